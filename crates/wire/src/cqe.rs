@@ -1,0 +1,70 @@
+//! Completion Queue Entry (CQE), 16 bytes. [Base 2.0, 3.3.3.2, Figures 89 to 92; FAB-CMD-11]
+
+use crate::open::{Cid, Cntlid};
+use crate::status::Status;
+
+layout! {
+    /// Completion Queue Entry (CQE). Over fabrics SQID and the phase tag are reserved: 0. [Base 2.0, 3.3.3.2]
+    pub struct Cqe[16] {
+        dw0: u32 @ 0 "Command specific, dword 0" = "nvme.cqe.dword0",
+        dw1: u32 @ 4 "Command specific, dword 1" = "nvme.cqe.dword1",
+        sqhd: u16 @ 8 "SQ Head Pointer (SQHD)" = "nvme.cqe.sqhd",
+        cid: Cid @ 12 "Command Identifier (CID)" = "nvme.cqe.cid",
+        sc: u8 @ 14 [8:1] "Status Code (SC)" = "nvme.cqe.status.sc",
+        sct: u8 @ 14 [11:9] "Status Code Type (SCT)" = "nvme.cqe.status.sct",
+        crd: u8 @ 14 [13:12] "Command Retry Delay (CRD)" = "nvme.cqe.status.crd",
+        more: bool @ 14 [14] "More (M)" = "nvme.cqe.status.m",
+        dnr: bool @ 14 [15] "Do Not Retry (DNR)" = "nvme.cqe.status.dnr",
+    }
+
+    /// Connect response after success. [Base 2.0, 6.3, Figure 383]
+    pub struct ConnectResponse[16] of Cqe without 0..8 {
+        cntlid: Cntlid @ 0 "Controller ID (CNTLID)" = "nvme.fabrics.cqe.connect.cntlid",
+        atr: bool @ 2 [1] "Authentication Transaction Required (ATR)",
+        ascr: bool @ 2 [2] "Authentication and Secure Channel Required (ASCR)",
+    }
+
+    /// Connect response with status Connect Invalid Parameters (SCT 1, 82h). [Base 2.0, 6.3, Figure 383]
+    pub struct ConnectInvalid[16] of Cqe without 0..8 {
+        ipo: u16 @ 0 "Invalid Parameter Offset (IPO), bytes",
+        iattr: u8 @ 2 [0] "Invalid Attributes (IATTR): 0 counts IPO from the SQE, 1 from the data",
+    }
+
+    /// Property Get response. [Base 2.0, 6.5, Figure 387]
+    pub struct PropertyGetResponse[16] of Cqe without 0..8 {
+        value: u64 @ 0 "Value (VALUE): 4-byte properties use bytes 3:0" = "nvme.fabrics.cqe.prop_get.value",
+    }
+
+    /// Asynchronous Event Request completion. [Base 2.0, 5.2, Figure 145]
+    pub struct AsyncEventResponse[16] of Cqe without 0..4 {
+        event_type: u8 @ 0 [2:0] "Asynchronous Event Type (AET)" = "nvme.cqe.aev.aet",
+        event_info: u8 @ 1 "Asynchronous Event Information (AEI)" = "nvme.cqe.aev.aei",
+        log_page: u8 @ 2 "Log Page Identifier (LID)" = "nvme.cqe.aev.lpi",
+    }
+
+    /// Number of Queues, completion of Set or Get Features 07h. [Base 2.0, 5.27.1.5]
+    pub struct QueuesGranted[16] of Cqe without 0..4 {
+        nsqa: u16 @ 0 "Number of I/O Submission Queues Allocated (NSQA), 0's based",
+        ncqa: u16 @ 2 "Number of I/O Completion Queues Allocated (NCQA), 0's based",
+    }
+}
+
+impl Cqe {
+    /// The 15-bit status field, bits 15:1 of bytes 15:14.
+    pub fn status(&self) -> Status {
+        Status(crate::layout::load_bits(self.as_bytes(), 113, 15) as u16)
+    }
+
+    /// The same with this status; the phase tag becomes 0.
+    #[must_use]
+    pub fn with_status(self, status: Status) -> Self {
+        let mut b = *self.as_bytes();
+        b[14..16].copy_from_slice(&(status.0 << 1).to_le_bytes());
+        Self::from_bytes(b)
+    }
+
+    /// A completion with no command specific content.
+    pub fn of(cid: Cid, status: Status, sqhd: u16) -> Self {
+        Self::new().with(|s| s.cid(cid).sqhd(sqhd)).with_status(status)
+    }
+}

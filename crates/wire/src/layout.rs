@@ -1,0 +1,514 @@
+//! The table of a structure, and what follows from it: reading, writing, printing, comparing, finding reserved bits.
+//!
+//! [`layout!`] turns one table into a view over `[u8; N]` with typed getters (`x.cid()`), typed setters (`x.set().cid(c)`)
+//! and a [`Layout`] that scripts, traces, vectors and reports walk by field name.
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::{self, Write as _};
+
+/// How a field's bits are to be shown and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Unsigned integer, little-endian, at most 64 bits.
+    Uint,
+    /// Unsigned integer that counts from 0: the value 0 means one.
+    ZeroBased,
+    /// One bit.
+    Flag,
+    /// Bytes in wire order.
+    Bytes,
+    /// ASCII padded with spaces (or NULs, which real stacks send too). [Base 2.0, 1.4.2]
+    Ascii,
+    /// UTF-8 terminated by NUL. [Base 2.0, 4.5]
+    Text,
+}
+
+/// One field of a [`Layout`].
+#[derive(Clone, Copy)]
+pub struct Field {
+    /// Name used in code, scripts, traces and vectors.
+    pub name: &'static str,
+    /// First (lowest) bit, counted from bit 0 of byte 0.
+    pub bit: usize,
+    /// Width in bits.
+    pub width: usize,
+    /// How it is shown.
+    pub kind: Kind,
+    /// Full name, acronym and unit.
+    pub title: &'static str,
+    /// Wireshark's name for the same bits, or empty where it has none.
+    pub wireshark: &'static str,
+    /// Name of a coded value, where the value has one.
+    pub label: fn(u64) -> Option<&'static str>,
+}
+
+impl fmt::Debug for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}+{}", self.name, self.bit, self.width)
+    }
+}
+
+/// What a field holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// An integer of at most 64 bits.
+    Int(u64),
+    /// Bytes in wire order.
+    Bytes(Vec<u8>),
+}
+
+impl Value {
+    /// The integer, where it is one.
+    pub fn int(&self) -> Option<u64> {
+        match self {
+            Value::Int(n) => Some(*n),
+            Value::Bytes(_) => None,
+        }
+    }
+}
+
+/// A structure's table.
+#[derive(Debug)]
+pub struct Layout {
+    /// Name of the structure, as in code.
+    pub name: &'static str,
+    /// What it is, with the section it comes from.
+    pub about: &'static str,
+    /// Length in bytes.
+    pub bytes: usize,
+    /// The layout whose fields this one has as well (an SQE's common part).
+    pub base: Option<&'static Layout>,
+    /// Byte ranges in which the base's fields do not hold here.
+    pub without: &'static [(usize, usize)],
+    /// The fields of its own, in the order of the table.
+    pub fields: &'static [Field],
+}
+
+/// Bytes that cannot be read: whose fault, where and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Structure being read.
+    pub what: &'static str,
+    /// Byte offset from the start of that structure.
+    pub at: usize,
+    /// What stands there and what was expected.
+    pub why: String,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}: {}", self.what, self.at, self.why)
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// A view declared with [`layout!`].
+pub trait Structure: Sized + Copy {
+    /// Its table.
+    const LAYOUT: &'static Layout;
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+    /// The bytes, to be changed.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// All zero.
+    fn zeroed() -> Self;
+}
+
+/// Typed setters of a view, chained: `x.set().cid(c).nsid(n)`.
+pub struct Set<'a, T>(pub(crate) &'a mut T);
+
+/// Reads `width` (at most 64) bits from `bit` on; bits behind the end of `buf` read as 0.
+#[inline(always)]
+pub fn load_bits(buf: &[u8], bit: usize, width: usize) -> u64 {
+    let (first, shift) = (bit / 8, bit % 8);
+    let count = (shift + width).div_ceil(8);
+    let mut word = 0u128;
+    let mut i = 0;
+    while i < count {
+        if let Some(b) = buf.get(first + i) {
+            word |= u128::from(*b) << (8 * i);
+        }
+        i += 1;
+    }
+    let word = (word >> shift) as u64;
+    if width >= 64 { word } else { word & ((1 << width) - 1) }
+}
+
+/// Writes the low `width` (at most 64) bits of `value` from `bit` on; what does not fit into `buf` is left out.
+#[inline(always)]
+pub fn store_bits(buf: &mut [u8], bit: usize, width: usize, value: u64) {
+    let mut done = 0;
+    while done < width {
+        let (at, shift) = ((bit + done) / 8, (bit + done) % 8);
+        let take = (8 - shift).min(width - done);
+        let mask = (((1u16 << take) - 1) as u8) << shift;
+        let piece = (((value >> done) as u8) << shift) & mask;
+        if let Some(b) = buf.get_mut(at) {
+            *b = (*b & !mask) | piece;
+        }
+        done += take;
+    }
+}
+
+impl Field {
+    /// First byte of the field.
+    pub fn offset(&self) -> usize {
+        self.bit / 8
+    }
+
+    /// Bytes that the field touches.
+    pub fn len(&self) -> usize {
+        (self.bit % 8 + self.width).div_ceil(8)
+    }
+
+    /// True for a field of no width (none is declared so).
+    pub fn is_empty(&self) -> bool {
+        self.width == 0
+    }
+
+    /// True where the field is read as an integer.
+    pub fn is_int(&self) -> bool {
+        matches!(self.kind, Kind::Uint | Kind::ZeroBased | Kind::Flag)
+    }
+
+    /// The field's value in `buf`; bytes behind the end read as 0.
+    pub fn get(&self, buf: &[u8]) -> Value {
+        if self.is_int() {
+            return Value::Int(load_bits(buf, self.bit, self.width));
+        }
+        let at = self.offset();
+        Value::Bytes((at..at + self.width / 8).map(|i| buf.get(i).copied().unwrap_or(0)).collect())
+    }
+
+    /// Writes `value`. Errors say what was expected: an integer that fits, or at most as many bytes as the field has (shorter
+    /// text is padded: ASCII with spaces, the rest with NUL).
+    pub fn set(&self, buf: &mut [u8], value: &Value) -> Result<(), String> {
+        match value {
+            Value::Int(n) if self.is_int() => {
+                if self.width < 64 && *n >> self.width != 0 {
+                    return Err(alloc::format!("{n:#x} does not fit into the {} bits of {}", self.width, self.name));
+                }
+                store_bits(buf, self.bit, self.width, *n);
+                Ok(())
+            }
+            Value::Bytes(b) if !self.is_int() => {
+                let (at, room) = (self.offset(), self.width / 8);
+                if b.len() > room {
+                    return Err(alloc::format!("{} bytes do not fit into the {room} of {}", b.len(), self.name));
+                }
+                let pad = if self.kind == Kind::Ascii { b' ' } else { 0 };
+                for i in 0..room {
+                    if let Some(d) = buf.get_mut(at + i) {
+                        *d = b.get(i).copied().unwrap_or(pad);
+                    }
+                }
+                Ok(())
+            }
+            Value::Int(n) if self.width <= 64 => {
+                store_bits(buf, self.bit, self.width, *n);
+                Ok(())
+            }
+            Value::Int(_) => Err(alloc::format!("{} takes bytes or text, not a number", self.name)),
+            Value::Bytes(_) => Err(alloc::format!("{} takes a number of {} bits", self.name, self.width)),
+        }
+    }
+
+    /// The value as traces, reports and vectors show it: numbers of up to 9 plainly, larger ones with hexadecimal.
+    pub fn show(&self, buf: &[u8]) -> String {
+        match self.get(buf) {
+            Value::Int(n) => {
+                let mut s = match (self.kind, n) {
+                    (Kind::Flag, _) | (_, 0..=9) => n.to_string(),
+                    _ => alloc::format!("{n} ({n:#x})"),
+                };
+                if self.kind == Kind::ZeroBased {
+                    s = alloc::format!("{n} (={})", u128::from(n) + 1);
+                }
+                if let Some(l) = (self.label)(n) {
+                    let _ = write!(s, " {l}");
+                }
+                s
+            }
+            Value::Bytes(b) => show_bytes(&b, self.kind),
+        }
+    }
+}
+
+fn show_bytes(b: &[u8], kind: Kind) -> String {
+    if matches!(kind, Kind::Ascii | Kind::Text) {
+        let end = match kind {
+            Kind::Text => b.iter().position(|c| *c == 0).unwrap_or(b.len()),
+            _ => b.len(),
+        };
+        let text = &b[..end];
+        if let Ok(s) = core::str::from_utf8(text) {
+            return alloc::format!("{:?}", s.trim_end_matches([' ', '\0']));
+        }
+    }
+    if b.iter().all(|x| *x == 0) {
+        return alloc::format!("{} x 00", b.len());
+    }
+    let mut s = String::new();
+    for x in b.iter().take(32) {
+        let _ = write!(s, "{x:02x}");
+    }
+    if b.len() > 32 {
+        let _ = write!(s, "… ({} bytes)", b.len());
+    }
+    s
+}
+
+impl Layout {
+    /// All fields, those of the base first.
+    pub fn all_fields(&self) -> impl Iterator<Item = &'static Field> {
+        let base: &'static [Field] = match self.base {
+            Some(b) => b.fields,
+            None => &[],
+        };
+        let kept = |f: &&'static Field| !self.without.iter().any(|(from, to)| (*from..*to).contains(&f.offset()));
+        base.iter().filter(kept).chain(self.fields)
+    }
+
+    /// The field of that name.
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.all_fields().find(|f| f.name == name)
+    }
+
+    /// Byte offset of a field; for FEI and IPO. A name that the table does not have gives the structure's length.
+    pub fn offset(&self, name: &str) -> usize {
+        self.field(name).map_or(self.bytes, Field::offset)
+    }
+
+    /// A map of the bits that no field names: set bits are reserved.
+    pub fn reserved_mask(&self) -> Vec<u8> {
+        let mut mask = alloc::vec![0xffu8; self.bytes];
+        for f in self.all_fields() {
+            for bit in f.bit..f.bit + f.width {
+                if let Some(b) = mask.get_mut(bit / 8) {
+                    *b &= !(1 << (bit % 8));
+                }
+            }
+        }
+        mask
+    }
+
+    /// Offset of the first byte with a reserved bit set.
+    pub fn reserved_set(&self, buf: &[u8]) -> Option<usize> {
+        self.reserved_mask().iter().zip(buf).position(|(m, b)| m & b != 0)
+    }
+
+    /// `name=value` of every field that is not zero, in table order, then reserved bytes that are not zero.
+    pub fn describe(&self, buf: &[u8]) -> String {
+        let mut out = String::new();
+        for f in self.all_fields() {
+            let zero = match f.get(buf) {
+                Value::Int(n) => n == 0,
+                Value::Bytes(b) => b.iter().all(|x| *x == 0),
+            };
+            if !zero {
+                let _ = write!(out, "{}{}={}", if out.is_empty() { "" } else { " " }, f.name, f.show(buf));
+            }
+        }
+        if let Some(at) = self.reserved_set(buf) {
+            let _ = write!(out, " reserved[{at}]={:#04x}", buf.get(at).copied().unwrap_or(0));
+        }
+        out
+    }
+
+    /// Fields that differ, as (name, left, right); reserved bytes by their offset.
+    pub fn diff(&self, left: &[u8], right: &[u8]) -> Vec<(String, String, String)> {
+        let mut out = Vec::new();
+        for f in self.all_fields() {
+            if f.get(left) != f.get(right) {
+                out.push((f.name.to_owned(), f.show(left), f.show(right)));
+            }
+        }
+        for (at, m) in self.reserved_mask().iter().enumerate() {
+            let (l, r) = (left.get(at).copied().unwrap_or(0) & m, right.get(at).copied().unwrap_or(0) & m);
+            if l != r {
+                out.push((alloc::format!("reserved[{at}]"), alloc::format!("{l:#04x}"), alloc::format!("{r:#04x}")));
+            }
+        }
+        out
+    }
+}
+
+/// Declares structures as tables. One line a field:
+/// `name: Type @ byte [high:low] "Full Name (ACR), unit" = "wireshark.name",` - the bits are counted from bit 0 of the byte given,
+/// and without them the field takes the whole type. `of Base without 40..64` adds the fields of another table but for those that
+/// start in the byte ranges named. Bits not named are reserved.
+#[macro_export]
+macro_rules! layout {
+    ($(
+        $(#[doc = $about:literal])+
+        $vis:vis struct $name:ident [$len:literal] $(of $base:ident $(without $($from:literal .. $to:literal),+)?)? {
+            $( $f:ident : $ty:tt @ $off:literal $([$hi:literal $(: $lo:literal)?])? $title:literal $(= $ws:literal)? , )*
+        }
+    )+) => {$(
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        $vis struct $name([u8; $len]);
+
+        #[allow(unused_parens, clippy::identity_op, clippy::erasing_op)]
+        impl $name {
+            /// Length in bytes.
+            pub const LEN: usize = $len;
+
+            /// All bytes zero.
+            pub const fn new() -> Self {
+                Self([0; $len])
+            }
+
+            /// These bytes, whatever they are.
+            pub const fn from_bytes(bytes: [u8; $len]) -> Self {
+                Self(bytes)
+            }
+
+            /// The first bytes of `buf`. Fails only where `buf` is too short.
+            pub fn read(buf: &[u8]) -> Result<Self, $crate::layout::DecodeError> {
+                match buf.first_chunk::<$len>() {
+                    Some(b) => Ok(Self(*b)),
+                    None => Err($crate::layout::DecodeError {
+                        what: stringify!($name),
+                        at: buf.len(),
+                        why: alloc::format!("ends after {} of {} bytes", buf.len(), $len),
+                    }),
+                }
+            }
+
+            /// The bytes in wire order.
+            pub const fn as_bytes(&self) -> &[u8; $len] {
+                &self.0
+            }
+
+            /// Typed setters, to be chained.
+            pub fn set(&mut self) -> $crate::layout::Set<'_, Self> {
+                $crate::layout::Set(self)
+            }
+
+            /// The same with fields changed: `X::new().with(|s| s.a(1).b(2))`.
+            #[must_use]
+            pub fn with(mut self, f: impl for<'s> FnOnce($crate::layout::Set<'s, Self>) -> $crate::layout::Set<'s, Self>) -> Self {
+                let _ = f($crate::layout::Set(&mut self));
+                self
+            }
+
+            $(
+                #[doc = $title]
+                #[inline]
+                pub fn $f(&self) -> $ty {
+                    $crate::value::load::<$ty>(&self.0, $crate::layout!(@bit $off $($hi $($lo)?)?), $crate::layout!(@width $ty $($hi $($lo)?)?))
+                }
+            )*
+        }
+
+        #[allow(unused_parens, clippy::identity_op, clippy::erasing_op)]
+        impl<'a> $crate::layout::Set<'a, $name> {
+            $(
+                #[doc = $title]
+                #[inline]
+                pub fn $f(self, value: $ty) -> Self {
+                    $crate::value::store::<$ty>(&mut self.0.0, $crate::layout!(@bit $off $($hi $($lo)?)?), $crate::layout!(@width $ty $($hi $($lo)?)?), value);
+                    self
+                }
+            )*
+        }
+
+        #[allow(unused_parens, clippy::identity_op, clippy::erasing_op)]
+        impl $crate::layout::Structure for $name {
+            const LAYOUT: &'static $crate::layout::Layout = &$crate::layout::Layout {
+                name: stringify!($name),
+                about: concat!($($about),+),
+                bytes: $len,
+                base: $crate::layout!(@base $($base)?),
+                without: &[$($($( ($from, $to) ),+)?)?],
+                fields: &[$(
+                    $crate::layout::Field {
+                        name: stringify!($f),
+                        bit: $crate::layout!(@bit $off $($hi $($lo)?)?),
+                        width: $crate::layout!(@width $ty $($hi $($lo)?)?),
+                        kind: <$ty as $crate::value::FieldType>::KIND,
+                        title: $title,
+                        wireshark: concat!("" $(, $ws)?),
+                        label: <$ty as $crate::value::FieldType>::label,
+                    }
+                ),*],
+            };
+            fn bytes(&self) -> &[u8] {
+                &self.0
+            }
+            fn bytes_mut(&mut self) -> &mut [u8] {
+                &mut self.0
+            }
+            fn zeroed() -> Self {
+                Self::new()
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(&<Self as $crate::layout::Structure>::LAYOUT.describe(&self.0))
+            }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+    )+};
+    (@bit $off:literal) => { $off * 8 };
+    (@bit $off:literal $bit:literal) => { $off * 8 + $bit };
+    (@bit $off:literal $hi:literal $lo:literal) => { $off * 8 + $lo };
+    (@width $ty:tt) => { <$ty as $crate::value::FieldType>::BITS };
+    (@width $ty:tt $bit:literal) => { 1 };
+    (@width $ty:tt $hi:literal $lo:literal) => { $hi - $lo + 1 };
+    (@base) => { None };
+    (@base $base:ident) => { Some(<$base as $crate::layout::Structure>::LAYOUT) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    layout! {
+        /// A structure for this test.
+        pub struct Probe[8] {
+            a: u8 @ 0 "a",
+            b: u8 @ 1 [3:1] "b",
+            c: bool @ 1 [7] "c",
+            d: u32 @ 2 "d, unaligned",
+        }
+    }
+
+    #[test]
+    fn bits_outside_a_field_stay() {
+        let mut p = Probe::from_bytes([0xff; 8]);
+        p.set().b(0).c(false).d(0x0102_0304);
+        assert_eq!(p.as_bytes(), &[0xff, 0x71, 4, 3, 2, 1, 0xff, 0xff]);
+        assert_eq!((p.a(), p.b(), p.c(), p.d()), (0xff, 0, false, 0x0102_0304));
+    }
+
+    #[test]
+    fn reserved_is_what_no_field_names() {
+        assert_eq!(Probe::LAYOUT.reserved_mask(), [0, 0x71, 0, 0, 0, 0, 0xff, 0xff]);
+        assert_eq!(Probe::LAYOUT.reserved_set(&[0, 0x8e, 1, 2, 3, 4, 0, 1]), Some(7));
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_is_refused_and_nothing_changes() {
+        let mut b = [0u8; 8];
+        let f = Probe::LAYOUT.field("b").unwrap();
+        assert!(f.set(&mut b, &Value::Int(8)).unwrap_err().contains("3 bits"));
+        assert_eq!(b, [0; 8]);
+    }
+}
