@@ -24,9 +24,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
             "--bless" => bless = true,
             "--list" => list = true,
             other => {
-                return Err(format!(
-                    "reqs: unknown argument {other:?}; it takes --bless and --list"
-                ));
+                return Err(format!("reqs: unknown argument {other:?}; it takes --bless and --list"));
             }
         }
     }
@@ -39,36 +37,20 @@ pub fn run(args: &[String]) -> Result<(), String> {
         constants::demand_fresh(&catalogue, &ids)?;
     }
     let citations = Citations::collect(&root, &catalogue)?;
-    print!(
-        "{}",
-        if list {
-            report::list(&catalogue, &citations)
-        } else {
-            report::summary(&catalogue, &citations)
-        }
-    );
+    print!("{}", if list { report::list(&catalogue, &citations) } else { report::summary(&catalogue, &citations) });
     Ok(())
 }
 
 /// The workspace root. Cargo names the package's folder at run time; without cargo we climb from the current one.
 fn root() -> Result<PathBuf, String> {
-    if let Some(parent) = std::env::var_os("CARGO_MANIFEST_DIR")
-        .as_deref()
-        .map(Path::new)
-        .and_then(Path::parent)
-    {
+    if let Some(parent) = std::env::var_os("CARGO_MANIFEST_DIR").as_deref().map(Path::new).and_then(Path::parent) {
         return Ok(parent.to_owned());
     }
     let here = std::env::current_dir().map_err(|e| format!("the current folder: {e}"))?;
     here.ancestors()
         .find(|dir| dir.join("docs/requirements").is_dir())
         .map(Path::to_owned)
-        .ok_or_else(|| {
-            format!(
-                "{}: no folder above it has docs/requirements",
-                here.display()
-            )
-        })
+        .ok_or_else(|| format!("{}: no folder above it has docs/requirements", here.display()))
 }
 
 /// Files below `dir` with this extension, sorted; none if there is no such folder.
@@ -83,9 +65,7 @@ fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
         };
         for entry in entries {
             let entry = entry.map_err(|e| format!("{}: {e}", dir.display()))?;
-            let kind = entry
-                .file_type()
-                .map_err(|e| format!("{}: {e}", entry.path().display()))?;
+            let kind = entry.file_type().map_err(|e| format!("{}: {e}", entry.path().display()))?;
             if kind.is_dir() {
                 todo.push(entry.path());
             } else if entry.path().extension().is_some_and(|e| e == extension) {

@@ -29,8 +29,6 @@ mod violation;
 
 /// The name by which code cites: `req::TCP_H2C_03`.
 pub use ids as req;
-pub use requirement::{
-    Judge, Level, Requirement, Role, Silence, all, requirement, silence, silences,
-};
+pub use requirement::{Judge, Level, Requirement, Role, Silence, all, requirement, silence, silences};
 pub use revision::{ParseRevisionError, Revision};
 pub use violation::{Answer, Side, Violation};

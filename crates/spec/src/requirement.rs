@@ -41,8 +41,7 @@ impl Requirement {
     /// Whether a peer of this revision is bound by it.
     #[must_use]
     pub fn applies_to(&self, revision: Revision) -> bool {
-        self.since.is_none_or(|since| since <= revision)
-            && self.until.is_none_or(|until| revision <= until)
+        self.since.is_none_or(|since| since <= revision) && self.until.is_none_or(|until| revision <= until)
     }
 
     /// Why no check can cover it, or `None` if one can. What stays inside a peer is its own reason.

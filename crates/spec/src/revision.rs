@@ -73,9 +73,7 @@ pub struct ParseRevisionError;
 
 impl fmt::Display for ParseRevisionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "a revision is written MAJOR.MINOR or MAJOR.MINOR.TERTIARY, such as 2.0 or 1.2.1",
-        )
+        f.write_str("a revision is written MAJOR.MINOR or MAJOR.MINOR.TERTIARY, such as 2.0 or 1.2.1")
     }
 }
 
@@ -91,14 +89,8 @@ impl FromStr for Revision {
             return Err(ParseRevisionError);
         }
         let mut parts = text.split('.');
-        let major = parts
-            .next()
-            .and_then(|p| p.parse().ok())
-            .ok_or(ParseRevisionError)?;
-        let minor = parts
-            .next()
-            .and_then(|p| p.parse().ok())
-            .ok_or(ParseRevisionError)?;
+        let major = parts.next().and_then(|p| p.parse().ok()).ok_or(ParseRevisionError)?;
+        let minor = parts.next().and_then(|p| p.parse().ok()).ok_or(ParseRevisionError)?;
         let tertiary = match parts.next() {
             Some(p) => p.parse().map_err(|_| ParseRevisionError)?,
             None => 0,

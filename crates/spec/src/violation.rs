@@ -70,11 +70,7 @@ impl fmt::Display for Answer {
             Answer::TermReq { fes, fei } => write!(f, "TermReq FES {fes:02X}h, FEI {fei:#x}"),
             Answer::Status { sct, sc, dnr } => {
                 write!(f, "status {sct:X}h/{sc:02X}h")?;
-                if *dnr {
-                    f.write_str(", do not retry")
-                } else {
-                    Ok(())
-                }
+                if *dnr { f.write_str(", do not retry") } else { Ok(()) }
             }
         }
     }
@@ -96,17 +92,8 @@ pub struct Violation {
 impl Violation {
     /// A breach by `side`, without an answer yet.
     #[must_use]
-    pub fn new(
-        requirement: &'static Requirement,
-        side: Side,
-        seen: impl Into<Cow<'static, str>>,
-    ) -> Self {
-        Self {
-            requirement,
-            side,
-            seen: seen.into(),
-            answer: Answer::None,
-        }
+    pub fn new(requirement: &'static Requirement, side: Side, seen: impl Into<Cow<'static, str>>) -> Self {
+        Self { requirement, side, seen: seen.into(), answer: Answer::None }
     }
 
     /// The same breach with the answer that is given.
@@ -120,11 +107,7 @@ impl Violation {
 impl fmt::Display for Violation {
     /// `host: CapsuleCmd first breaks TCP-ICREQ-01 (NVMe TCP Transport 1.0, 3.1)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} breaks {}",
-            self.side, self.seen, self.requirement
-        )
+        write!(f, "{}: {} breaks {}", self.side, self.seen, self.requirement)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The catalogue as the files have it, and what a valid one is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -95,13 +95,8 @@ impl Catalogue {
     pub fn load(dir: &Path) -> Result<Self, String> {
         let mut files = Vec::new();
         for path in super::files(dir, "toml")? {
-            let stem = path
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            let file = File::parse(stem, &super::read(&path)?)
-                .map_err(|e| format!("{}: {e}", path.display()))?;
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let file = File::parse(stem, &super::read(&path)?).map_err(|e| format!("{}: {e}", path.display()))?;
             files.push(file);
         }
         if files.is_empty() {
@@ -109,11 +104,7 @@ impl Catalogue {
         }
         let catalogue = Self { files };
         let faults = catalogue.faults();
-        if faults.is_empty() {
-            Ok(catalogue)
-        } else {
-            Err(faults.join("\n"))
-        }
+        if faults.is_empty() { Ok(catalogue) } else { Err(faults.join("\n")) }
     }
 
     /// What every id of the catalogue names.
@@ -124,15 +115,8 @@ impl Catalogue {
     /// (id, kind, file) of every entry.
     fn ids(&self) -> impl Iterator<Item = (&str, Kind, &str)> {
         self.files.iter().flat_map(|f| {
-            let requirements = f
-                .requirements
-                .iter()
-                .map(|r| (r.id.as_str(), Kind::Requirement, f.stem.as_str()));
-            requirements.chain(
-                f.silences
-                    .iter()
-                    .map(|s| (s.id.as_str(), Kind::Silence, f.stem.as_str())),
-            )
+            let requirements = f.requirements.iter().map(|r| (r.id.as_str(), Kind::Requirement, f.stem.as_str()));
+            requirements.chain(f.silences.iter().map(|s| (s.id.as_str(), Kind::Silence, f.stem.as_str())))
         })
     }
 
@@ -148,18 +132,12 @@ impl Catalogue {
             }
         }
         for file in &self.files {
-            faults.extend(
-                file.requirements
-                    .iter()
-                    .flat_map(|r| r.faults())
-                    .map(|e| format!("{}: {e}", file.stem)),
-            );
-            faults.extend(
-                file.silences
-                    .iter()
-                    .flat_map(|s| s.faults())
-                    .map(|e| format!("{}: {e}", file.stem)),
-            );
+            for r in &file.requirements {
+                let dead = dead_references(&seen, &[&r.answer, &r.note, &r.reason]);
+                faults.extend(dead.iter().map(|id| format!("{}: {} names {id}, which is nowhere", file.stem, r.id)));
+            }
+            faults.extend(file.requirements.iter().flat_map(|r| r.faults()).map(|e| format!("{}: {e}", file.stem)));
+            faults.extend(file.silences.iter().flat_map(|s| s.faults()).map(|e| format!("{}: {e}", file.stem)));
         }
         faults
     }
@@ -168,32 +146,18 @@ impl Catalogue {
 impl File {
     fn parse(stem: String, text: &str) -> Result<Self, String> {
         let raw: RawFile = toml::from_str(text).map_err(|e| e.to_string())?;
-        Ok(Self {
-            stem,
-            requirements: raw.requirement,
-            silences: raw.silence,
-        })
+        Ok(Self { stem, requirements: raw.requirement, silences: raw.silence })
     }
 }
 
 impl Requirement {
     fn faults(&self) -> Vec<String> {
-        let mut faults = empty(
-            &self.id,
-            &[
-                ("spec", &self.spec),
-                ("section", &self.section),
-                ("says", &self.says),
-            ],
-        );
+        let mut faults = empty(&self.id, &[("spec", &self.spec), ("section", &self.section), ("says", &self.says)]);
         for (key, value) in [("since", &self.since), ("until", &self.until)] {
             if let Some(text) = value
                 && text.parse::<nvmf_spec::Revision>().is_err()
             {
-                faults.push(format!(
-                    "{}: {key} {text:?} is no revision such as 2.0 or 1.2.1",
-                    self.id
-                ));
+                faults.push(format!("{}: {key} {text:?} is no revision such as 2.0 or 1.2.1", self.id));
             }
         }
         faults
@@ -207,21 +171,22 @@ impl Requirement {
 
 impl Silence {
     fn faults(&self) -> Vec<String> {
-        let fields = [
-            ("spec", &self.spec),
-            ("section", &self.section),
-            ("topic", &self.topic),
-            ("seen", &self.seen),
-        ];
+        let fields = [("spec", &self.spec), ("section", &self.section), ("topic", &self.topic), ("seen", &self.seen)];
         empty(&self.id, &fields)
     }
 }
 
 fn empty(id: &str, fields: &[(&str, &String)]) -> Vec<String> {
     let blank = fields.iter().filter(|(_, value)| value.trim().is_empty());
-    blank
-        .map(|(key, _)| format!("{id}: {key} is empty"))
-        .collect()
+    blank.map(|(key, _)| format!("{id}: {key} is empty")).collect()
+}
+
+/// What looks like an id of a known area in these texts and is none.
+fn dead_references<'a>(ids: &BTreeMap<&str, &str>, texts: &[&'a String]) -> Vec<&'a str> {
+    let families: BTreeSet<&str> = ids.keys().map(|id| family(id)).collect();
+    let tokens = texts.iter().flat_map(|t| t.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')));
+    let dead = tokens.filter(|t| is_id(t) && families.contains(family(t)) && !ids.contains_key(t));
+    dead.collect()
 }
 
 /// `TOKEN(-TOKEN)*-NN`, where a token is made of capitals and digits and starts with a capital.
@@ -230,9 +195,7 @@ pub fn is_id(text: &str) -> bool {
         return false;
     };
     let token = |t: &str| {
-        t.starts_with(|c: char| c.is_ascii_uppercase())
-            && t.bytes()
-                .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+        t.starts_with(|c: char| c.is_ascii_uppercase()) && t.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
     };
     number.len() == 2 && number.bytes().all(|b| b.is_ascii_digit()) && family.split('-').all(token)
 }
@@ -258,9 +221,7 @@ pub mod tests {
     "#;
 
     pub fn of(text: &str) -> Catalogue {
-        Catalogue {
-            files: vec![File::parse("test".into(), text).unwrap()],
-        }
+        Catalogue { files: vec![File::parse("test".into(), text).unwrap()] }
     }
 
     pub fn one() -> Catalogue {
@@ -272,18 +233,7 @@ pub mod tests {
         for good in ["SQE-01", "TCP-C2H-07", "FAB-CONNECT-43"] {
             assert!(is_id(good), "{good}");
         }
-        for bad in [
-            "SQE",
-            "SQE-1",
-            "SQE-001",
-            "sqe-01",
-            "-01",
-            "TCP--01",
-            "C2H 01",
-            "2H-01",
-            "SQE-0a",
-            "TCP_ICREQ_02",
-        ] {
+        for bad in ["SQE", "SQE-1", "SQE-001", "sqe-01", "-01", "TCP--01", "C2H 01", "2H-01", "SQE-0a", "TCP_ICREQ_02"] {
             assert!(!is_id(bad), "{bad}");
         }
     }
@@ -295,19 +245,12 @@ pub mod tests {
 
     #[test]
     fn faults_are_named() {
-        assert_eq!(
-            of(&ENTRY.repeat(2)).faults(),
-            ["test: TCP-ICREQ-02 stands in test already"]
-        );
-        assert_eq!(
-            of(&ENTRY.replace("\"x\"", "\" \"")).faults(),
-            ["test: TCP-ICREQ-02: says is empty"]
-        );
+        assert_eq!(of(&ENTRY.repeat(2)).faults(), ["test: TCP-ICREQ-02 stands in test already"]);
+        assert_eq!(of(&ENTRY.replace("\"x\"", "\" \"")).faults(), ["test: TCP-ICREQ-02: says is empty"]);
         let late = format!("{ENTRY}\nsince = \"two\"");
-        assert_eq!(
-            of(&late).faults(),
-            ["test: TCP-ICREQ-02: since \"two\" is no revision such as 2.0 or 1.2.1"]
-        );
+        assert_eq!(of(&late).faults(), ["test: TCP-ICREQ-02: since \"two\" is no revision such as 2.0 or 1.2.1"]);
+        let lost = of(&format!("{ENTRY}\nnote = \"see TCP-ICREQ-03, SHA-25\"")).faults();
+        assert_eq!(lost, ["test: TCP-ICREQ-02 names TCP-ICREQ-03, which is nowhere"]);
         let odd = of(&ENTRY.replace("-02", "-2")).faults();
         assert_eq!(odd.len(), 1);
         assert!(odd[0].contains("is no id"), "{odd:?}");
@@ -315,16 +258,8 @@ pub mod tests {
 
     #[test]
     fn unknown_words_do_not_parse() {
-        for (from, to) in [
-            ("shall", "must"),
-            ("\"host\"", "\"target\""),
-            ("wire", "eye"),
-            ("says", "said"),
-        ] {
-            assert!(
-                File::parse("test".into(), &ENTRY.replace(from, to)).is_err(),
-                "{to}"
-            );
+        for (from, to) in [("shall", "must"), ("\"host\"", "\"target\""), ("wire", "eye"), ("says", "said")] {
+            assert!(File::parse("test".into(), &ENTRY.replace(from, to)).is_err(), "{to}");
         }
     }
 }

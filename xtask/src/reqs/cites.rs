@@ -22,18 +22,11 @@ impl Citations {
         let kinds = catalogue.kinds();
         let mut found = Self::default();
         let mut wrong = Vec::new();
-        let scripts = [
-            ("tests/checks", "check", "cites"),
-            ("tests/faults", "fault", "breaks"),
-        ];
+        let scripts = [("tests/checks", "check", "cites"), ("tests/faults", "fault", "breaks")];
         for (dir, extension, keyword) in scripts {
             for path in super::files(&root.join(dir), extension)? {
                 let name = relative(root, &path);
-                let by = if keyword == "cites" {
-                    &mut found.checks
-                } else {
-                    &mut found.faults
-                };
+                let by = if keyword == "cites" { &mut found.checks } else { &mut found.faults };
                 wrong.extend(script(&super::read(&path)?, keyword, &name, &kinds, by));
             }
         }
@@ -43,19 +36,17 @@ impl Citations {
                 wrong.extend(code(&super::read(&path)?, &name, &kinds, &mut found.code));
             }
         }
-        if wrong.is_empty() {
-            Ok(found)
-        } else {
-            Err(wrong.join("\n"))
+        // Pages are not counted, but what they name has to be there.
+        for path in super::files(&root.join("docs"), "md")? {
+            let name = relative(root, &path);
+            wrong.extend(code(&super::read(&path)?, &name, &kinds, &mut BTreeMap::new()));
         }
+        if wrong.is_empty() { Ok(found) } else { Err(wrong.join("\n")) }
     }
 }
 
 fn relative(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root)
-        .unwrap_or(path)
-        .to_string_lossy()
-        .into_owned()
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 /// Takes the ids of every line that begins with `keyword`; answers with the faults.
@@ -84,12 +75,8 @@ fn script(
                 }
                 // A fault may do what the text leaves open; a check has nothing to judge there.
                 Some(Kind::Silence) if keyword == "breaks" => {}
-                Some(Kind::Silence) => wrong.push(format!(
-                    "{place}: {keyword} {id}, a case that the text leaves open"
-                )),
-                None => wrong.push(format!(
-                    "{place}: {keyword} {id}, which docs/requirements does not have"
-                )),
+                Some(Kind::Silence) => wrong.push(format!("{place}: {keyword} {id}, a case that the text leaves open")),
+                None => wrong.push(format!("{place}: {keyword} {id}, which docs/requirements does not have")),
             }
         }
     }
@@ -98,12 +85,7 @@ fn script(
 
 /// Takes ids and their constants wherever they stand, comments included. A token that looks like an id of a known area
 /// but is none is a stale citation.
-fn code(
-    text: &str,
-    name: &str,
-    kinds: &BTreeMap<&str, Kind>,
-    by: &mut BTreeMap<String, BTreeSet<String>>,
-) -> Vec<String> {
+fn code(text: &str, name: &str, kinds: &BTreeMap<&str, Kind>, by: &mut BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let families: BTreeSet<&str> = kinds.keys().map(|id| family(id)).collect();
     let mut wrong = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -115,10 +97,7 @@ fn code(
                 }
                 Some(Kind::Silence) => {}
                 None if is_id(&id) && families.contains(family(&id)) => {
-                    wrong.push(format!(
-                        "{name}:{}: {id} is not in docs/requirements",
-                        at + 1
-                    ));
+                    wrong.push(format!("{name}:{}: {id} is not in docs/requirements", at + 1));
                 }
                 None => {}
             }
@@ -133,10 +112,7 @@ mod tests {
 
     fn kinds() -> BTreeMap<&'static str, Kind> {
         let requirements = ["TCP-ICREQ-02", "TCP-H2C-07"].map(|id| (id, Kind::Requirement));
-        requirements
-            .into_iter()
-            .chain([("TCP-SILENT-01", Kind::Silence)])
-            .collect()
+        requirements.into_iter().chain([("TCP-SILENT-01", Kind::Silence)]).collect()
     }
 
     #[test]
@@ -144,10 +120,7 @@ mod tests {
         let mut by = BTreeMap::new();
         let text = "check a\n  says \"cites X-01\"\n  cites  TCP-ICREQ-02, TCP-H2C-07 # why\n  citesome X-02\n";
         assert!(script(text, "cites", "a.check", &kinds(), &mut by).is_empty());
-        assert_eq!(
-            by.keys().collect::<Vec<_>>(),
-            ["TCP-H2C-07", "TCP-ICREQ-02"]
-        );
+        assert_eq!(by.keys().collect::<Vec<_>>(), ["TCP-H2C-07", "TCP-ICREQ-02"]);
     }
 
     #[test]
@@ -155,25 +128,10 @@ mod tests {
         let mut by = BTreeMap::new();
         let text = "cites TCP-ICREQ-99\ncites TCP-SILENT-01\n";
         let wrong = script(text, "cites", "a.check", &kinds(), &mut by);
-        assert!(
-            wrong[0].starts_with("a.check:1: cites TCP-ICREQ-99, which"),
-            "{wrong:?}"
-        );
-        assert!(
-            wrong[1].starts_with("a.check:2: cites TCP-SILENT-01, a case"),
-            "{wrong:?}"
-        );
+        assert!(wrong[0].starts_with("a.check:1: cites TCP-ICREQ-99, which"), "{wrong:?}");
+        assert!(wrong[1].starts_with("a.check:2: cites TCP-SILENT-01, a case"), "{wrong:?}");
         assert!(by.is_empty());
-        assert!(
-            script(
-                "breaks TCP-SILENT-01",
-                "breaks",
-                "a.fault",
-                &kinds(),
-                &mut by
-            )
-            .is_empty()
-        );
+        assert!(script("breaks TCP-SILENT-01", "breaks", "a.fault", &kinds(), &mut by).is_empty());
     }
 
     #[test]

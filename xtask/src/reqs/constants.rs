@@ -11,11 +11,7 @@ pub fn write(catalogue: &Catalogue, dir: &Path) -> Result<(), String> {
     let sources = sources(catalogue);
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     for path in super::files(dir, "rs")? {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if !sources.contains_key(&name) {
             std::fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         }
@@ -35,46 +31,29 @@ pub fn demand_fresh(catalogue: &Catalogue, dir: &Path) -> Result<(), String> {
     let sources = sources(catalogue);
     let mut stale = Vec::new();
     for path in super::files(dir, "rs")? {
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if !sources.contains_key(&name) {
-            stale.push(format!(
-                "{}: no requirement file generates it",
-                path.display()
-            ));
+            stale.push(format!("{}: no requirement file generates it", path.display()));
         }
     }
     for (name, text) in &sources {
         let path = dir.join(name);
         match std::fs::read_to_string(&path) {
             Ok(found) if found == *text => {}
-            Ok(_) => stale.push(format!(
-                "{}: not what docs/requirements says",
-                path.display()
-            )),
+            Ok(_) => stale.push(format!("{}: not what docs/requirements says", path.display())),
             Err(e) => stale.push(format!("{}: {e}", path.display())),
         }
     }
     if stale.is_empty() {
         Ok(())
     } else {
-        Err(format!(
-            "{}\nrun `cargo xtask reqs --bless` and commit the result",
-            stale.join("\n")
-        ))
+        Err(format!("{}\nrun `cargo xtask reqs --bless` and commit the result", stale.join("\n")))
     }
 }
 
 /// File name to text.
 fn sources(catalogue: &Catalogue) -> BTreeMap<String, String> {
-    let mut sources: BTreeMap<String, String> = catalogue
-        .files
-        .iter()
-        .map(|f| (format!("{}.rs", module(f)), source(f)))
-        .collect();
+    let mut sources: BTreeMap<String, String> = catalogue.files.iter().map(|f| (format!("{}.rs", module(f)), source(f))).collect();
     sources.insert("mod.rs".into(), root(catalogue));
     sources
 }
@@ -95,11 +74,7 @@ fn source(file: &File) -> String {
     }
     text.push_str("}\n\nsilences! {\n");
     for s in &file.silences {
-        let _ = writeln!(
-            text,
-            "{:?}, {:?}, {:?}, {:?}, {:?};",
-            s.id, s.spec, s.section, s.topic, s.seen
-        );
+        let _ = writeln!(text, "{:?}, {:?}, {:?}, {:?}, {:?};", s.id, s.spec, s.section, s.topic, s.seen);
     }
     text.push_str("}\n");
     text
@@ -135,13 +110,7 @@ fn revision(text: Option<&str>) -> String {
 fn root(catalogue: &Catalogue) -> String {
     let modules: Vec<String> = catalogue.files.iter().map(module).collect();
     let each = |line: &dyn Fn(&str) -> String| modules.iter().map(|m| line(m)).collect::<String>();
-    let tables = |name: &str| {
-        modules
-            .iter()
-            .map(|m| format!("{m}::{name}"))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let tables = |name: &str| modules.iter().map(|m| format!("{m}::{name}")).collect::<Vec<_>>().join(", ");
     format!(
         "{HEAD}{}\n{}\n/// The requirements of each file, sorted by id.\npub(crate) static TABLES: &[&[&Requirement]] = &[{}];\n\n\
          /// The open cases of each file.\npub(crate) static SILENCE_TABLES: &[&[Silence]] = &[{}];\n",
@@ -222,17 +191,9 @@ mod tests {
         let other = of(
             "[[requirement]]\nid = \"A-01\"\nspec = \"S\"\nsection = \"1\"\nlevel = \"may\"\nrole = \"both\"\njudge = \"peer\"\nsays = \"y\"",
         );
-        assert!(
-            demand_fresh(&other, &dir)
-                .unwrap_err()
-                .contains("test.rs: not what")
-        );
+        assert!(demand_fresh(&other, &dir).unwrap_err().contains("test.rs: not what"));
         std::fs::write(dir.join("gone.rs"), "").unwrap();
-        assert!(
-            demand_fresh(&one(), &dir)
-                .unwrap_err()
-                .contains("gone.rs: no requirement file")
-        );
+        assert!(demand_fresh(&one(), &dir).unwrap_err().contains("gone.rs: no requirement file"));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -9,16 +9,7 @@ use super::cites::Citations;
 pub fn summary(catalogue: &Catalogue, citations: &Citations) -> String {
     let mut text = format!(
         "{:<12}{:>7}{:>7}{:>8}{:>6}{:>9}{:>8}{:>8}{:>11}{:>7}\n",
-        "file",
-        "total",
-        "shall",
-        "should",
-        "may",
-        "checked",
-        "faulted",
-        "coded",
-        "no check",
-        "open"
+        "file", "total", "shall", "should", "may", "checked", "faulted", "coded", "no check", "open"
     );
     let mut total = Row::default();
     for file in &catalogue.files {
@@ -76,16 +67,8 @@ pub fn list(catalogue: &Catalogue, citations: &Citations) -> String {
     for file in &catalogue.files {
         for r in &file.requirements {
             let level = format!("{:?}", r.level).to_lowercase();
-            let _ = writeln!(
-                text,
-                "{} [{}, {}] {}\n    {}",
-                r.id, level, r.section, r.spec, r.says
-            );
-            for (what, by) in [
-                ("check", &citations.checks),
-                ("fault", &citations.faults),
-                ("code", &citations.code),
-            ] {
+            let _ = writeln!(text, "{} [{}, {}] {}\n    {}", r.id, level, r.section, r.spec, r.says);
+            for (what, by) in [("check", &citations.checks), ("fault", &citations.faults), ("code", &citations.code)] {
                 for name in by.get(&r.id).into_iter().flatten() {
                     let _ = writeln!(text, "    {what}: {name}");
                 }
@@ -120,11 +103,7 @@ mod tests {
         assert_eq!(last_two(&none, ""), [0, 1]);
         assert_eq!(last_two(&none, "needs two networks"), [1, 0]);
         let mut checked = Citations::default();
-        checked
-            .checks
-            .entry("TCP-ICREQ-02".into())
-            .or_default()
-            .insert("a.check".into());
+        checked.checks.entry("TCP-ICREQ-02".into()).or_default().insert("a.check".into());
         assert_eq!(last_two(&checked, ""), [0, 0]);
         assert_eq!(last_two(&checked, "needs two networks"), [0, 0]);
     }
@@ -133,11 +112,7 @@ mod tests {
     fn the_list_names_what_cites() {
         let mut citations = Citations::default();
         assert!(list(&one(), &citations).ends_with("    x\n    open\n"));
-        citations
-            .checks
-            .entry("TCP-ICREQ-02".into())
-            .or_default()
-            .insert("a.check".into());
+        citations.checks.entry("TCP-ICREQ-02".into()).or_default().insert("a.check".into());
         assert!(list(&one(), &citations).ends_with("    x\n    check: a.check\n"));
         citations.code.append(&mut citations.checks);
         assert!(list(&one(), &citations).ends_with("    x\n    code: a.check\n    open\n"));
