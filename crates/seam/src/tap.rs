@@ -1,0 +1,34 @@
+//! Where deviations are applied: outside the state machines, on whole PDUs (design invariant I2).
+
+use core::time::Duration;
+
+use bytes::Bytes;
+
+/// Who sent a PDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The host: PDUs host to controller (h2c).
+    Host,
+    /// The controller: PDUs controller to host (c2h).
+    Controller,
+}
+
+/// What becomes of a PDU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TapOutput {
+    /// Pass on these bytes (the PDU, changed or not, or another one) in the direction of the PDU.
+    Pass(Bytes),
+    /// Pass on these bytes in that direction, this much later; what follows is not held up.
+    Late(Duration, Bytes),
+    /// Send these bytes to the PDU's own sender.
+    Answer(Bytes),
+    /// Close the connection, after what was passed before.
+    Close,
+}
+
+/// Changes traffic as it passes. One tap serves one connection; it sees every PDU whole and in order.
+pub trait Tap: Send {
+    /// What becomes of `pdu`, sent by `from`. No output drops it. The tap keeps digests right where it changes a PDU, unless a wrong
+    /// digest is what it is for.
+    fn pdu(&mut self, from: Side, pdu: Bytes) -> Vec<TapOutput>;
+}
