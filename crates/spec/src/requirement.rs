@@ -189,3 +189,19 @@ pub fn silence(id: &str) -> Option<&'static Silence> {
 pub fn silences() -> impl Iterator<Item = &'static Silence> {
     SILENCE_TABLES.iter().flat_map(|table| table.iter())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ids::TABLES;
+
+    #[test]
+    fn ids_rise_within_each_table() {
+        // `requirement` searches a table by halves.
+        for table in TABLES {
+            assert!(!table.is_empty());
+            for pair in table.windows(2) {
+                assert!(pair[0].id < pair[1].id, "{} before {}", pair[0].id, pair[1].id);
+            }
+        }
+    }
+}
