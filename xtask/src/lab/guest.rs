@@ -66,7 +66,8 @@ impl Guest {
         if !plan.no_kvm && machine::kvm_opens() {
             match Guest::try_boot(plan, "kvm", KVM_PATIENCE) {
                 Ok(guest) => return Ok(guest),
-                Err(e) => println!("lab: with kvm, {e}; without it now"),
+                // common where this machine is itself a guest; QEMU's reason is one for QEMU's makers
+                Err(_) => println!("lab: /dev/kvm opens, but no guest comes up with it: software emulation"),
             }
         }
         Guest::try_boot(plan, "tcg", PATIENCE)
