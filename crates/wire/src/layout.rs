@@ -115,6 +115,14 @@ pub trait Structure: Sized + Copy {
     fn bytes_mut(&mut self) -> &mut [u8];
     /// All zero.
     fn zeroed() -> Self;
+    /// The first bytes of `buf`, zero where it is too short.
+    fn with_bytes(buf: &[u8]) -> Self {
+        let mut out = Self::zeroed();
+        for (d, s) in out.bytes_mut().iter_mut().zip(buf) {
+            *d = *s;
+        }
+        out
+    }
 }
 
 /// Typed setters of a view, chained: `x.set().cid(c).nsid(n)`.
@@ -187,7 +195,7 @@ impl Field {
     /// text is padded: ASCII with spaces, the rest with NUL).
     pub fn set(&self, buf: &mut [u8], value: &Value) -> Result<(), String> {
         match value {
-            Value::Int(n) if self.is_int() => {
+            Value::Int(n) if self.width <= 64 => {
                 if self.width < 64 && *n >> self.width != 0 {
                     return Err(alloc::format!("{n:#x} does not fit into the {} bits of {}", self.width, self.name));
                 }
@@ -205,10 +213,6 @@ impl Field {
                         *d = b.get(i).copied().unwrap_or(pad);
                     }
                 }
-                Ok(())
-            }
-            Value::Int(n) if self.width <= 64 => {
-                store_bits(buf, self.bit, self.width, *n);
                 Ok(())
             }
             Value::Int(_) => Err(alloc::format!("{} takes bytes or text, not a number", self.name)),
@@ -282,6 +286,14 @@ impl Layout {
         self.field(name).map_or(self.bytes, Field::offset)
     }
 
+    /// Writes one field by name, bits beside it stay. Errors say what was expected; nothing is changed then.
+    pub fn write_field(&self, buf: &mut [u8], name: &str, value: &Value) -> Result<(), String> {
+        match self.field(name) {
+            Some(f) => f.set(buf, value),
+            None => Err(alloc::format!("{} has no field {name:?}", self.name)),
+        }
+    }
+
     /// A map of the bits that no field names: set bits are reserved.
     pub fn reserved_mask(&self) -> Vec<u8> {
         let mut mask = alloc::vec![0xffu8; self.bytes];
@@ -352,7 +364,13 @@ macro_rules! layout {
         #[derive(Clone, Copy, PartialEq, Eq)]
         $vis struct $name([u8; $len]);
 
-        #[allow(unused_parens, clippy::identity_op, clippy::erasing_op)]
+        #[allow(
+            unused_parens,
+            clippy::identity_op,
+            clippy::erasing_op,
+            clippy::len_without_is_empty,
+            clippy::self_named_constructors
+        )]
         impl $name {
             /// Length in bytes.
             pub const LEN: usize = $len;
@@ -405,7 +423,7 @@ macro_rules! layout {
             )*
         }
 
-        #[allow(unused_parens, clippy::identity_op, clippy::erasing_op)]
+        #[allow(unused_parens, clippy::identity_op, clippy::erasing_op, clippy::should_implement_trait)]
         impl<'a> $crate::layout::Set<'a, $name> {
             $(
                 #[doc = $title]

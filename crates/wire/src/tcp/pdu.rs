@@ -132,6 +132,7 @@ impl PduType {
     }
 
     /// True for the types that a host sends.
+    #[allow(clippy::wrong_self_convention)] // "from" is where the PDU comes from, no conversion
     pub fn from_host(self) -> bool {
         self.0 & 1 == 0
     }
