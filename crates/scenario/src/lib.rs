@@ -1,1 +1,10 @@
-//! (skeleton)
+//! Scripts: the language ([`ast`], [`parse`]), and what plays them against a peer ([`player`]) or bends traffic ([`fault`]).
+//!
+//! The grammar is in `docs/scenarios.md`. A script sends anything, valid or not; nothing here judges by itself what the protocol
+//! asks: that is written in the scripts, with the requirement ids they cite.
+
+pub mod ast;
+pub mod error;
+pub mod parse;
+
+pub use error::ScriptError;

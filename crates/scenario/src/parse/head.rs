@@ -1,0 +1,291 @@
+//! Heads of scripts, tables of cases, fault rules, and the file as a whole.
+
+use super::Fault;
+use super::atom::Cursor;
+use super::lines::{Line, lines};
+use super::stmt::{assigns, block, command_of, conds, pdu_name};
+use crate::ast::{
+    Action, Case, Check, ClassWord, Fault as FaultScript, Golden, Need, Place, Rule, Scenario, Script, Spanned, WireLine,
+};
+
+const KINDS: &str = "check, fault or scenario";
+
+/// All scripts of a file.
+pub(super) fn file(text: &str) -> Result<Vec<Script>, Fault> {
+    let lines = lines(text)?;
+    let mut out = Vec::new();
+    let mut at = 0;
+    if lines.is_empty() {
+        return Err(Fault { place: Place { line: 1, column: 1 }, what: format!("an empty script; expected {KINDS}") });
+    }
+    while let Some(line) = lines.get(at) {
+        let mut c = Cursor::new(line);
+        if line.indent != 0 {
+            return Err(c.fault(format!("{KINDS} at the begin of a line")));
+        }
+        let here = c.clone();
+        let kind = c.word(KINDS)?;
+        let place = c.place();
+        let id = c.id("an id such as tcp/icreq/pfv-unsupported")?;
+        c.end()?;
+        at += 1;
+        out.push(match kind.as_str() {
+            "check" => Script::Check(check(&lines, &mut at, id, place)?),
+            "fault" => Script::Fault(fault(&lines, &mut at, id, place)?),
+            "scenario" => Script::Scenario(scenario(&lines, &mut at, id, place)?),
+            _ => return Err(here.fault(KINDS)),
+        });
+    }
+    Ok(out)
+}
+
+fn ids(c: &mut Cursor<'_>, expected: &str) -> Result<Vec<Spanned<String>>, Fault> {
+    let mut out = Vec::new();
+    loop {
+        let place = c.place();
+        out.push(Spanned { it: c.id(expected)?, place });
+        if !c.eat_mark(",") {
+            return c.end().map(|()| out);
+        }
+    }
+}
+
+fn missing(place: Place, what: &str) -> Fault {
+    Fault { place, what: format!("expected a line `{what}` in the head") }
+}
+
+fn check(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result<Check, Fault> {
+    let mut k = Check {
+        id,
+        says: String::new(),
+        cites: Vec::new(),
+        class: ClassWord::Safe,
+        writes: None,
+        after: Vec::new(),
+        needs: Vec::new(),
+        cases: Vec::new(),
+        body: Vec::new(),
+        place,
+    };
+    let Some(indent) = lines.get(*at).map(|l| l.indent).filter(|i| *i > 0) else {
+        return Err(missing(place, "says \"…\""));
+    };
+    while let Some(line) = lines.get(*at).filter(|l| l.indent == indent) {
+        let mut c = Cursor::new(line);
+        match c.peek() {
+            "says" => {
+                c.eat("says");
+                k.says = c.text()?;
+            }
+            "cites" => {
+                c.eat("cites");
+                k.cites.extend(ids(&mut c, "a requirement id")?);
+            }
+            "class" => {
+                c.eat("class");
+                let here = c.clone();
+                k.class = match c.word("safe, disruptive or destructive")?.as_str() {
+                    "safe" => ClassWord::Safe,
+                    "disruptive" => ClassWord::Disruptive,
+                    "destructive" => ClassWord::Destructive,
+                    _ => return Err(here.fault("safe, disruptive or destructive")),
+                };
+            }
+            "writes" => {
+                c.eat("writes");
+                k.writes = Some(c.expr()?);
+                if !c.eat("blocks") {
+                    return Err(c.fault("`blocks`"));
+                }
+            }
+            "after" => {
+                c.eat("after");
+                k.after.extend(ids(&mut c, "the id of a check")?);
+            }
+            "needs" => {
+                c.eat("needs");
+                let test = c.test()?;
+                k.needs.push(Need { test, why: c.text()? });
+            }
+            "cases" => {
+                c.eat("cases");
+                c.end()?;
+                *at += 1;
+                k.cases = cases(lines, at, indent)?;
+                continue;
+            }
+            _ => break,
+        }
+        c.end()?;
+        *at += 1;
+    }
+    if k.says.is_empty() {
+        return Err(missing(place, "says \"…\""));
+    }
+    if k.cites.is_empty() {
+        return Err(missing(place, "cites REQUIREMENT-ID"));
+    }
+    k.body = block(lines, at, indent)?;
+    if k.body.is_empty() {
+        return Err(Fault { place, what: "a check without statements".into() });
+    }
+    Ok(k)
+}
+
+fn cases(lines: &[Line<'_>], at: &mut usize, indent: usize) -> Result<Vec<Case>, Fault> {
+    let mut out: Vec<Case> = Vec::new();
+    while let Some(line) = lines.get(*at).filter(|l| l.indent > indent) {
+        let mut c = Cursor::new(line);
+        let place = c.place();
+        let name = c.id("the name of a case")?;
+        if out.iter().any(|k| k.name == name) {
+            return Err(Fault { place, what: format!("a second case `{name}`; expected a name of its own") });
+        }
+        let mut values = Vec::new();
+        while !c.at_end() {
+            let a = c.assign()?;
+            values.push((a.name, a.value));
+        }
+        out.push(Case { name, values, place });
+        *at += 1;
+    }
+    if out.is_empty() {
+        let place = lines.get(*at).map_or(Place { line: 1, column: 1 }, |l| Cursor::new(l).place());
+        return Err(Fault { place, what: "expected a row of the table of cases, indented below `cases`".into() });
+    }
+    Ok(out)
+}
+
+fn fault(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result<FaultScript, Fault> {
+    let mut f = FaultScript { id, says: String::new(), breaks: Vec::new(), fails: Vec::new(), rules: Vec::new(), place };
+    while let Some(line) = lines.get(*at).filter(|l| l.indent > 0) {
+        let mut c = Cursor::new(line);
+        let here = c.clone();
+        match c.word("says, breaks, fails or on")?.as_str() {
+            "says" => f.says = c.text()?,
+            "breaks" => f.breaks.extend(ids(&mut c, "a requirement id")?),
+            "fails" => f.fails.extend(ids(&mut c, "the id of a check")?),
+            "on" => f.rules.push(rule(&mut c, here.place())?),
+            _ => return Err(here.fault("says, breaks, fails or on")),
+        }
+        c.end()?;
+        *at += 1;
+    }
+    if f.says.is_empty() {
+        return Err(missing(place, "says \"…\""));
+    }
+    if f.rules.is_empty() {
+        return Err(missing(place, "on c2h PDU: action"));
+    }
+    Ok(f)
+}
+
+fn rule(c: &mut Cursor<'_>, place: Place) -> Result<Rule, Fault> {
+    let here = c.clone();
+    let from_controller = match c.word("c2h or h2c")?.as_str() {
+        "c2h" => true,
+        "h2c" => false,
+        _ => return Err(here.fault("c2h or h2c")),
+    };
+    let pdu = pdu_name(c)?;
+    let command = command_of(c, &pdu)?;
+    let conds = conds(c)?;
+    let nth = if c.eat_mark("#") { Some(c.number()?) } else { None };
+    if !c.eat_mark(":") {
+        return Err(c.fault("`:` and an action"));
+    }
+    let mut actions = vec![action(c)?];
+    while c.eat_mark(";") {
+        actions.push(action(c)?);
+    }
+    Ok(Rule { from_controller, pdu, command, conds, nth, actions, place })
+}
+
+fn action(c: &mut Cursor<'_>) -> Result<Action, Fault> {
+    const ACTIONS: &str = "set, drop, duplicate, delay, corrupt, hold, close or answer";
+    let here = c.clone();
+    Ok(match c.word(ACTIONS)?.as_str() {
+        "set" => Action::Set(assigns(c, &mut None)?),
+        "drop" => Action::Drop,
+        "duplicate" => Action::Duplicate,
+        "delay" => Action::Delay(c.duration()?),
+        "corrupt" => {
+            let here = c.clone();
+            let part = c.word("header, data, hdgst or ddgst")?;
+            if !["header", "data", "hdgst", "ddgst"].contains(&part.as_str()) {
+                return Err(here.fault("header, data, hdgst or ddgst"));
+            }
+            let at = if c.eat("at") { c.number()? } else { 0 };
+            Action::Corrupt(part, at)
+        }
+        "hold" => Action::Hold,
+        "close" => Action::Close,
+        "answer" => {
+            let pdu = pdu_name(c)?;
+            Action::Answer(pdu, assigns(c, &mut None)?)
+        }
+        _ => return Err(here.fault(ACTIONS)),
+    })
+}
+
+fn scenario(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result<Scenario, Fault> {
+    let mut s = Scenario { id, says: String::new(), golden: None, host: Vec::new(), wire: Vec::new(), place };
+    while let Some(line) = lines.get(*at).filter(|l| l.indent > 0) {
+        let mut c = Cursor::new(line);
+        let here = c.clone();
+        match c.word("says, golden, host or wire")?.as_str() {
+            "says" => s.says = c.text()?,
+            "golden" => {
+                let file = c.text()?;
+                if !c.eat("from") {
+                    return Err(c.fault("`from` and a command"));
+                }
+                let from = c.word("a command")?;
+                s.golden = Some(Golden { file, from, place: here.place() });
+            }
+            key @ ("host" | "wire") => {
+                c.end()?;
+                *at += 1;
+                let Some(inner) = lines.get(*at).map(|l| l.indent).filter(|i| *i > line.indent) else {
+                    return Err(Fault { place: here.place(), what: "expected an indented block below".into() });
+                };
+                if key == "host" {
+                    s.host = block(lines, at, inner)?;
+                } else {
+                    s.wire = wire(lines, at, inner)?;
+                }
+                continue;
+            }
+            _ => return Err(here.fault("says, golden, host or wire")),
+        }
+        c.end()?;
+        *at += 1;
+    }
+    if s.host.is_empty() || s.wire.is_empty() {
+        return Err(missing(place, "host` and `wire"));
+    }
+    Ok(s)
+}
+
+fn wire(lines: &[Line<'_>], at: &mut usize, indent: usize) -> Result<Vec<WireLine>, Fault> {
+    let mut out = Vec::new();
+    while let Some(line) = lines.get(*at).filter(|l| l.indent == indent) {
+        let mut c = Cursor::new(line);
+        let place = c.place();
+        let from_controller = if c.eat_mark("<") {
+            true
+        } else if c.eat_mark(">") {
+            false
+        } else {
+            return Err(c.fault("`>` (host to controller) or `<`"));
+        };
+        let pdu = pdu_name(&mut c)?;
+        let many = c.eat_mark("+");
+        let command = command_of(&mut c, &pdu)?;
+        let conds = conds(&mut c)?;
+        c.end()?;
+        out.push(WireLine { from_controller, pdu, command, many, conds, place });
+        *at += 1;
+    }
+    Ok(out)
+}

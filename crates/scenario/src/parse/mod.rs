@@ -1,0 +1,36 @@
+//! From text to [`crate::ast`]: [`lines`] cuts a file into lines with indentation, [`atom`] reads what stands in one line (nom),
+//! [`stmt`] statements, [`head`] the head of a script and the file as a whole.
+
+mod atom;
+mod head;
+mod lines;
+mod stmt;
+
+use crate::ast::{Expr, Place, Script};
+use crate::error::ScriptError;
+
+/// Reads the scripts of a file. `file` is its name, for errors.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Script>, ScriptError> {
+    head::file(text).map_err(|e| ScriptError {
+        file: file.to_owned(),
+        place: e.place,
+        line: text.lines().nth(e.place.line.saturating_sub(1)).unwrap_or("").to_owned(),
+        what: e.what,
+    })
+}
+
+/// Reads one expression: for tests and the command line.
+pub fn expr(text: &str) -> Result<Expr, String> {
+    let line = lines::Line { number: 1, indent: 0, text };
+    let mut at = atom::Cursor::new(&line);
+    let e = at.expr().map_err(|e| e.what)?;
+    at.end().map_err(|e| e.what)?;
+    Ok(e)
+}
+
+/// A fault found while reading, before the file's name is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) place: Place,
+    pub(crate) what: String,
+}
