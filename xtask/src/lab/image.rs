@@ -48,7 +48,8 @@ pub fn build(dir: &Path, force: bool) -> Result<Image, Trouble> {
     let started = Instant::now();
     create(&image).map_err(Trouble::Fail)?;
     let _ = fs::remove_file(&stamp);
-    let packages = Packages::fetch(&dir.join("packages")).map_err(|e| Trouble::Skip(format!("no Debian packages: {e}")))?;
+    let packages =
+        Packages::at_hand(&dir.join("packages"), force).map_err(|e| Trouble::Skip(format!("no Debian packages: {e}")))?;
     let release = make(&packages, dir, &image).map_err(Trouble::Fail)?;
     write(&stamp, inputs.as_bytes()).map_err(Trouble::Fail)?;
     println!("lab: guest with Linux {release} built in {:.1} s", started.elapsed().as_secs_f32());
@@ -81,6 +82,19 @@ struct Packages {
 }
 
 impl Packages {
+    /// Those downloaded earlier, unless `anew`: a changed guest script is no reason to fetch a kernel again.
+    fn at_hand(dir: &Path, anew: bool) -> Result<Packages, String> {
+        let stamp = dir.join("stamp");
+        let wanted = format!("{SUITE} {KERNEL_PACKAGE} {PACKAGES:?}");
+        if !anew && fs::read_to_string(&stamp).is_ok_and(|had| had == wanted) {
+            return Ok(Packages { debs: dir.join("debs") });
+        }
+        let _ = fs::remove_file(&stamp);
+        let packages = Packages::fetch(dir)?;
+        write(&stamp, wanted.as_bytes())?;
+        Ok(packages)
+    }
+
     fn fetch(dir: &Path) -> Result<Packages, String> {
         let apt = Apt::set_up(dir)?;
         apt.run(&["apt-get", "update", "-qq"])?;
