@@ -28,7 +28,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
             }
         }
     }
-    let root = root()?;
+    let root = crate::cmd::root()?;
     let catalogue = Catalogue::load(&root.join("docs/requirements"))?;
     let ids = root.join("crates/spec/src/ids");
     if bless {
@@ -39,18 +39,6 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let citations = Citations::collect(&root, &catalogue)?;
     print!("{}", if list { report::list(&catalogue, &citations) } else { report::summary(&catalogue, &citations) });
     Ok(())
-}
-
-/// The workspace root. Cargo names the package's folder at run time; without cargo we climb from the current one.
-fn root() -> Result<PathBuf, String> {
-    if let Some(parent) = std::env::var_os("CARGO_MANIFEST_DIR").as_deref().map(Path::new).and_then(Path::parent) {
-        return Ok(parent.to_owned());
-    }
-    let here = std::env::current_dir().map_err(|e| format!("the current folder: {e}"))?;
-    here.ancestors()
-        .find(|dir| dir.join("docs/requirements").is_dir())
-        .map(Path::to_owned)
-        .ok_or_else(|| format!("{}: no folder above it has docs/requirements", here.display()))
 }
 
 /// Files below `dir` with this extension, sorted; none if there is no such folder.
