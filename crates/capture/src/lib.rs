@@ -1,1 +1,28 @@
-//! (skeleton)
+//! What went over the wire, as a bystander sees it: capture files, PDU streams, traces and the rules that bytes alone can break.
+//!
+//! What it is: [`Capture`] reads pcap and pcapng and puts TCP streams together; [`Recorder`] takes the bytes of a live connection.
+//! Both give a [`Connection`]: PDUs in order, with times. [`Trace`] prints one line a PDU, [`wireshark_fields`] names its fields as
+//! tshark does, and [`Judge`] finds breaches of the specifications.
+//!
+//! What it is not: an end of a connection. It never depends on `engine`: the judge shares with the judged only the layouts of
+//! `wire`.
+//!
+//! Read [`exchange`] first.
+#![deny(missing_docs)]
+
+pub mod exchange;
+pub mod file;
+mod packet;
+pub mod rules;
+pub mod session;
+mod stream;
+mod tcp;
+pub mod trace;
+mod wireshark;
+
+pub use exchange::{Connection, Direction, Event, EventKind, Exchange, Recorder};
+pub use file::{Capture, CaptureError};
+pub use rules::{Finding, Judge};
+pub use session::Session;
+pub use trace::Trace;
+pub use wireshark::wireshark_fields;

@@ -1,0 +1,243 @@
+//! Connections as lists of events: what a capture file and a live connection have in common.
+//!
+//! A [`Recorder`] is fed bytes by direction and time and cuts them into PDUs; the [`Connection`] that it builds also keeps the
+//! pieces in which the bytes came ([`Chunk`]), so that segment boundaries can be shown and written as packets.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use nvmf_spec::Side;
+
+use crate::stream::Stream;
+
+/// Which way bytes went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From the host to the controller.
+    HostToController,
+    /// From the controller to the host.
+    ControllerToHost,
+}
+
+impl Direction {
+    /// The other way.
+    #[must_use]
+    pub fn reverse(self) -> Self {
+        match self {
+            Self::HostToController => Self::ControllerToHost,
+            Self::ControllerToHost => Self::HostToController,
+        }
+    }
+
+    /// Who sends this way.
+    #[must_use]
+    pub fn sender(self) -> Side {
+        match self {
+            Self::HostToController => Side::Host,
+            Self::ControllerToHost => Side::Controller,
+        }
+    }
+
+    /// `>` from the host, `<` from the controller.
+    #[must_use]
+    pub fn arrow(self) -> char {
+        match self {
+            Self::HostToController => '>',
+            Self::ControllerToHost => '<',
+        }
+    }
+
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::HostToController => 0,
+            Self::ControllerToHost => 1,
+        }
+    }
+}
+
+/// Something that happened on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it was complete, nanoseconds: since the epoch in a capture file, since the start of the run when recorded live.
+    pub at_ns: u64,
+    /// Which way; for [`EventKind::Closed`] the side that closed is the sender.
+    pub dir: Direction,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// A whole PDU, PLEN bytes.
+    Pdu(Bytes),
+    /// This direction ended: by FIN, or by RST, which ends both.
+    Closed {
+        /// True for RST.
+        reset: bool,
+    },
+    /// Bytes that cannot be framed, or that a gap or the end of the connection cut short.
+    Undecodable {
+        /// Stream offset of the first of them in this direction, bytes.
+        offset: u64,
+        /// Why.
+        why: String,
+        /// The bytes; at most [`MAX_UNDECODABLE`] of them.
+        bytes: Bytes,
+        /// How many there were, bytes.
+        len: u64,
+    },
+    /// Bytes that the capture does not have. A bystander cannot judge what depends on them.
+    Gap {
+        /// Stream offset of the first of them in this direction, bytes.
+        offset: u64,
+        /// How many, bytes.
+        len: u64,
+    },
+}
+
+/// Most bytes that one [`EventKind::Undecodable`] keeps.
+pub const MAX_UNDECODABLE: usize = 64 * 1024;
+
+/// A piece of a stream as it came or was sent: one TCP segment, or one read or write of a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// When, nanoseconds; the same clock as [`Event::at_ns`].
+    pub at_ns: u64,
+    /// Which way.
+    pub dir: Direction,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// One TCP connection, hence one queue pair. [NVMe/TCP 1.0, 2; TCP-QUEUE-01]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// The host's end.
+    pub client: SocketAddr,
+    /// The controller's end.
+    pub server: SocketAddr,
+    /// When it was opened or first seen, nanoseconds.
+    pub opened_ns: u64,
+    /// What happened, in order of time.
+    pub events: Vec<Event>,
+    /// The pieces in which the bytes came, in order of time within each direction.
+    pub chunks: Vec<Chunk>,
+}
+
+impl Connection {
+    /// The PDUs, in order.
+    pub fn pdus(&self) -> impl Iterator<Item = (&Event, &Bytes)> {
+        self.events.iter().filter_map(|e| match &e.kind {
+            EventKind::Pdu(b) => Some((e, b)),
+            _ => None,
+        })
+    }
+}
+
+/// The connections of one check, one scenario or one capture file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// In the order in which they were opened.
+    pub connections: Vec<Connection>,
+}
+
+impl Exchange {
+    /// Every event with the index of its connection, in order of time; at the same time in order of connections.
+    #[must_use]
+    pub fn events(&self) -> Vec<(usize, &Event)> {
+        let mut all: Vec<(usize, &Event)> =
+            self.connections.iter().enumerate().flat_map(|(i, c)| c.events.iter().map(move |e| (i, e))).collect();
+        all.sort_by_key(|(_, e)| e.at_ns);
+        all
+    }
+
+    /// The earliest time in it, nanoseconds; 0 where it is empty.
+    #[must_use]
+    pub fn start_ns(&self) -> u64 {
+        self.connections.iter().map(|c| c.opened_ns).min().unwrap_or(0)
+    }
+}
+
+/// Builds a [`Connection`] from bytes as they go by.
+///
+/// Invariant: times within one direction never go back; an earlier time is taken as the one before.
+#[derive(Debug)]
+pub struct Recorder {
+    connection: Connection,
+    streams: [Stream; 2],
+    last_ns: [u64; 2],
+}
+
+impl Recorder {
+    /// A connection that was opened at `opened_ns`.
+    #[must_use]
+    pub fn new(client: SocketAddr, server: SocketAddr, opened_ns: u64) -> Self {
+        Self {
+            connection: Connection { client, server, opened_ns, events: Vec::new(), chunks: Vec::new() },
+            streams: [Stream::default(), Stream::default()],
+            last_ns: [opened_ns; 2],
+        }
+    }
+
+    /// Takes bytes that went by. Returns the events that they completed.
+    pub fn push(&mut self, dir: Direction, at_ns: u64, bytes: impl Into<Bytes>) -> &[Event] {
+        let bytes = bytes.into();
+        let from = self.connection.events.len();
+        let at_ns = self.clock(dir, at_ns);
+        self.streams[dir.index()].push(&bytes, |kind| self.connection.events.push(Event { at_ns, dir, kind }));
+        if !bytes.is_empty() {
+            self.connection.chunks.push(Chunk { at_ns, dir, bytes });
+        }
+        self.connection.events.get(from..).unwrap_or(&[])
+    }
+
+    /// Notes that `len` bytes went by unseen.
+    pub fn gap(&mut self, dir: Direction, at_ns: u64, len: u64) -> &[Event] {
+        let from = self.connection.events.len();
+        let at_ns = self.clock(dir, at_ns);
+        self.streams[dir.index()].gap(len, |kind| self.connection.events.push(Event { at_ns, dir, kind }));
+        self.connection.events.get(from..).unwrap_or(&[])
+    }
+
+    /// Notes that one direction ended. A reset ends both.
+    pub fn close(&mut self, dir: Direction, at_ns: u64, reset: bool) -> &[Event] {
+        let from = self.connection.events.len();
+        for d in [dir.reverse(), dir] {
+            if d == dir || reset {
+                self.flush(d, at_ns);
+            }
+        }
+        let at_ns = self.clock(dir, at_ns);
+        self.connection.events.push(Event { at_ns, dir, kind: EventKind::Closed { reset } });
+        self.connection.events.get(from..).unwrap_or(&[])
+    }
+
+    /// What was recorded so far. Bytes that make no whole PDU yet are not among the events.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// What was recorded; bytes that make no whole PDU become [`EventKind::Undecodable`]. Events are sorted by time.
+    #[must_use]
+    pub fn finish(mut self) -> Connection {
+        for dir in [Direction::HostToController, Direction::ControllerToHost] {
+            let last = self.last_ns[dir.index()];
+            self.flush(dir, last);
+        }
+        self.connection.events.sort_by_key(|e| e.at_ns);
+        self.connection
+    }
+
+    fn flush(&mut self, dir: Direction, at_ns: u64) {
+        let at_ns = self.clock(dir, at_ns);
+        self.streams[dir.index()].end(|kind| self.connection.events.push(Event { at_ns, dir, kind }));
+    }
+
+    fn clock(&mut self, dir: Direction, at_ns: u64) -> u64 {
+        let last = &mut self.last_ns[dir.index()];
+        *last = (*last).max(at_ns);
+        *last
+    }
+}

@@ -1,0 +1,77 @@
+//! From a captured frame to a TCP segment.
+
+use std::net::{IpAddr, SocketAddr};
+
+use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
+
+/// How frames start. [pcapng link types]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// Ethernet II, with or without VLAN tags.
+    Ethernet,
+    /// Linux cooked, version 1 (16 bytes).
+    Cooked,
+    /// Linux cooked, version 2 (20 bytes).
+    Cooked2,
+    /// IPv4 or IPv6 at once.
+    Raw,
+    /// BSD loopback: 4 bytes of address family.
+    Loopback,
+}
+
+/// A TCP segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment<'a> {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) seq: u32,
+    pub(crate) ack: Option<u32>,
+    pub(crate) syn: bool,
+    pub(crate) fin: bool,
+    pub(crate) rst: bool,
+    pub(crate) payload: &'a [u8],
+    /// Payload bytes behind `payload` that were on the wire but not captured.
+    pub(crate) cut: usize,
+}
+
+/// The TCP segment in a frame; `None` for anything else, IP fragments included. `orig_len` is the frame's length on the wire.
+pub(crate) fn segment(link: Link, frame: &[u8], orig_len: usize) -> Option<Segment<'_>> {
+    let packet = match link {
+        Link::Ethernet => LaxSlicedPacket::from_ethernet(frame).ok()?,
+        Link::Raw => LaxSlicedPacket::from_ip(frame).ok()?,
+        Link::Loopback => LaxSlicedPacket::from_ip(frame.get(4..)?).ok()?,
+        Link::Cooked => cooked(frame, 14, 16)?,
+        Link::Cooked2 => cooked(frame, 0, 20)?,
+    };
+    let (source, destination, fragment): (IpAddr, IpAddr, bool) = match packet.net? {
+        LaxNetSlice::Ipv4(ip) => {
+            let h = ip.header();
+            (h.source_addr().into(), h.destination_addr().into(), ip.payload().fragmented)
+        }
+        LaxNetSlice::Ipv6(ip) => {
+            let h = ip.header();
+            (h.source_addr().into(), h.destination_addr().into(), ip.payload().fragmented)
+        }
+        LaxNetSlice::Arp(_) => return None,
+    };
+    let Some(TransportSlice::Tcp(tcp)) = packet.transport else { return None };
+    if fragment {
+        return None;
+    }
+    Some(Segment {
+        from: SocketAddr::new(source, tcp.source_port()),
+        to: SocketAddr::new(destination, tcp.destination_port()),
+        seq: tcp.sequence_number(),
+        ack: tcp.ack().then(|| tcp.acknowledgment_number()),
+        syn: tcp.syn(),
+        fin: tcp.fin(),
+        rst: tcp.rst(),
+        payload: tcp.payload(),
+        cut: orig_len.saturating_sub(frame.len()),
+    })
+}
+
+fn cooked(frame: &[u8], proto: usize, header: usize) -> Option<LaxSlicedPacket<'_>> {
+    let ether = u16::from_be_bytes(*frame.get(proto..)?.first_chunk::<2>()?);
+    Some(LaxSlicedPacket::from_ether_type(EtherType(ether), frame.get(header..)?))
+}

@@ -1,0 +1,308 @@
+//! What a bystander remembers of one connection: parameters, queue, outstanding commands and how far their data got.
+//!
+//! It is the common ground of [`crate::trace`] and [`crate::rules`]: it judges nothing, and takes wrong PDUs for what they seem to
+//! mean. What a peer can make it keep is limited: one entry a CID, and [`MAX_R2TS`] R2Ts each.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+
+use nvmf_wire::command::CommandKind;
+use nvmf_wire::connect::Connect;
+use nvmf_wire::layout::{Layout, Structure};
+use nvmf_wire::sqe::{Direction as DataDirection, FabricsSqe, FabricsType, IoOpcode};
+use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, IcResp, Pdu, PduType, R2t};
+use nvmf_wire::{Cid, Cqe, Qid, Sqe, Status};
+
+use crate::exchange::Direction;
+
+/// Most outstanding R2Ts remembered for one command.
+pub const MAX_R2TS: usize = 4096;
+
+/// One connection, as seen so far.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    icreq: Option<IcReq>,
+    icresp: Option<IcResp>,
+    connect: Option<Connect>,
+    /// SQHD of the Connect response after success.
+    connect_sqhd: Option<u16>,
+    commands: BTreeMap<u16, Command>,
+    submitted: u64,
+}
+
+/// A command that has not been completed.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Its SQE.
+    pub sqe: Sqe,
+    /// How many commands were sent on the queue before it.
+    pub number: u64,
+    /// Bytes of data in its capsule.
+    pub in_capsule: u32,
+    /// C2HData so far.
+    pub c2h: Transfer,
+    /// H2CData so far, over all R2Ts.
+    pub h2c: Transfer,
+    /// Offset at which the next R2T has to start: R2TO + R2TL of the last one, bytes.
+    pub r2t_next: u32,
+    /// R2Ts that were sent and not yet satisfied, in order.
+    pub r2ts: VecDeque<Window>,
+}
+
+/// Data that moved in one direction for one command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfer {
+    /// PDUs so far.
+    pub pdus: u32,
+    /// Offset behind the last byte, bytes.
+    pub next: u32,
+    /// LAST_PDU was seen.
+    pub last: bool,
+}
+
+/// An R2T that waits for its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Transfer Tag (TTAG).
+    pub ttag: u16,
+    /// Requested Data Offset (R2TO), bytes.
+    pub r2to: u32,
+    /// Requested Data Length (R2TL), bytes.
+    pub r2tl: u32,
+    /// Bytes that were sent for it.
+    pub sent: u32,
+}
+
+impl Command {
+    /// Direction of its data.
+    #[must_use]
+    pub fn direction(&self) -> DataDirection {
+        DataDirection::of(&self.sqe)
+    }
+
+    /// The length that its first SGL descriptor gives, bytes; `None` where it is none of the two that NVMe/TCP has.
+    #[must_use]
+    pub fn length(&self) -> Option<u32> {
+        let sgl = self.sqe.sgl1();
+        (sgl.is_in_capsule() || sgl.is_transport()).then(|| sgl.len())
+    }
+
+    /// True for a Fabrics command.
+    #[must_use]
+    pub fn is_fabrics(&self) -> bool {
+        self.sqe.fctype().is_some()
+    }
+}
+
+impl Session {
+    /// A connection of which nothing was seen.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The ICReq.
+    #[must_use]
+    pub fn icreq(&self) -> Option<&IcReq> {
+        self.icreq.as_ref()
+    }
+
+    /// The ICResp.
+    #[must_use]
+    pub fn icresp(&self) -> Option<&IcResp> {
+        self.icresp.as_ref()
+    }
+
+    /// The first Connect command that was sent, successful or not.
+    #[must_use]
+    pub fn connect(&self) -> Option<&Connect> {
+        self.connect.as_ref()
+    }
+
+    /// SQHD of the successful Connect response; `None` before it.
+    #[must_use]
+    pub fn connect_sqhd(&self) -> Option<u16> {
+        self.connect_sqhd
+    }
+
+    /// Digests in use; `None` until both ICReq and ICResp were seen. [TCP-DGST-03, TCP-DGST-11]
+    #[must_use]
+    pub fn digests(&self) -> Option<Digests> {
+        let (q, r) = (self.icreq.as_ref()?, self.icresp.as_ref()?);
+        Some(Digests { header: q.hdgst() && r.hdgst(), data: q.ddgst() && r.ddgst() })
+    }
+
+    /// The queue, as Connect names it.
+    #[must_use]
+    pub fn qid(&self) -> Option<Qid> {
+        self.connect.map(|c| c.qid())
+    }
+
+    /// True where opcodes are those of admin commands: on the Admin Queue, and as long as no Connect was seen.
+    #[must_use]
+    pub fn is_admin(&self) -> bool {
+        self.qid().is_none_or(|q| q == Qid::ADMIN)
+    }
+
+    /// True once Connect asked for no SQ flow control and the controller granted it by SQHD FFFFh. [FAB-SQFC-04]
+    #[must_use]
+    pub fn flow_control_off(&self) -> bool {
+        self.connect.is_some_and(|c| c.sqfcd()) && self.connect_sqhd == Some(0xffff)
+    }
+
+    /// Entries of the submission queue, as Connect gives them.
+    #[must_use]
+    pub fn queue_size(&self) -> Option<u64> {
+        self.connect.map(|c| c.sqsize().count())
+    }
+
+    /// An outstanding command.
+    #[must_use]
+    pub fn command(&self, cid: Cid) -> Option<&Command> {
+        self.commands.get(&cid.0)
+    }
+
+    /// All outstanding commands, in order of their CID.
+    pub fn outstanding(&self) -> impl Iterator<Item = &Command> {
+        self.commands.values()
+    }
+
+    /// Commands sent so far.
+    #[must_use]
+    pub fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    /// The name of a command on this queue: that of the table (`PropertyGet`), else the text's, else the code.
+    #[must_use]
+    pub fn command_name(&self, sqe: &Sqe) -> String {
+        if let Some(kind) = CommandKind::of(sqe, self.is_admin()) {
+            return kind.name.to_owned();
+        }
+        let (named, code) = match sqe.fctype() {
+            Some(f) => (f.name(), format!("fctype {:02x}h", f.0)),
+            None if self.is_admin() => (sqe.opc().name(), format!("opcode {:02x}h", sqe.opc().0)),
+            None => (IoOpcode(sqe.opc().0).name(), format!("opcode {:02x}h", sqe.opc().0)),
+        };
+        named.map_or(code, |n| n.split([' ', '-', '/']).map(capital).collect())
+    }
+
+    /// The table to read a command with, and whether it is the command's own, so that all its fields are known.
+    #[must_use]
+    pub fn layout_of(&self, sqe: &Sqe) -> (&'static Layout, bool) {
+        let admin = self.is_admin() || sqe.fctype() == Some(FabricsType::CONNECT);
+        match CommandKind::of(sqe, admin) {
+            Some(kind) => (kind.layout, true),
+            None if sqe.fctype().is_some() => (FabricsSqe::LAYOUT, false),
+            None => (Sqe::LAYOUT, false),
+        }
+    }
+
+    /// Takes note of a PDU. One that travels against its direction changes nothing.
+    pub fn apply(&mut self, dir: Direction, pdu: &Pdu) {
+        if pdu.ptype().from_host() != (dir == Direction::HostToController) {
+            return;
+        }
+        match pdu.ptype() {
+            PduType::IC_REQ => self.icreq = self.icreq.or(IcReq::read(&pdu.header).ok()),
+            PduType::IC_RESP => self.icresp = self.icresp.or(IcResp::read(&pdu.header).ok()),
+            PduType::CAPSULE_CMD => {
+                if let Ok(c) = CapsuleCmd::read(&pdu.header) {
+                    self.submit(Sqe::from_bytes(c.sqe()), pdu.data.len() as u32);
+                }
+            }
+            PduType::CAPSULE_RESP => {
+                if let Ok(c) = CapsuleResp::read(&pdu.header) {
+                    self.complete(&Cqe::from_bytes(c.cqe()));
+                }
+            }
+            PduType::C2H_DATA => {
+                if let Ok(c) = C2hData::read(&pdu.header) {
+                    self.c2h_data(&c);
+                }
+            }
+            PduType::R2T => {
+                if let Ok(r) = R2t::read(&pdu.header) {
+                    self.r2t(&r);
+                }
+            }
+            PduType::H2C_DATA => {
+                if let Ok(h) = H2cData::read(&pdu.header) {
+                    self.h2c_data(&h);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn submit(&mut self, sqe: Sqe, in_capsule: u32) {
+        if sqe.fctype() == Some(FabricsType::CONNECT) && self.connect.is_none() {
+            self.connect = Connect::read(sqe.as_bytes()).ok();
+        }
+        let command = Command {
+            sqe,
+            number: self.submitted,
+            in_capsule,
+            c2h: Transfer::default(),
+            h2c: Transfer::default(),
+            r2t_next: 0,
+            r2ts: VecDeque::new(),
+        };
+        self.submitted += 1;
+        self.commands.insert(sqe.cid().0, command);
+    }
+
+    fn complete(&mut self, cqe: &Cqe) {
+        let Some(command) = self.commands.remove(&cqe.cid().0) else { return };
+        let connect = command.sqe.fctype() == Some(FabricsType::CONNECT);
+        if connect && cqe.status().code() == Status::SUCCESS {
+            self.connect_sqhd.get_or_insert(cqe.sqhd());
+            self.connect = Connect::read(command.sqe.as_bytes()).ok();
+        }
+    }
+
+    fn c2h_data(&mut self, data: &C2hData) {
+        if let Some(command) = self.commands.get_mut(&data.cccid().0) {
+            command.c2h.add(data.datao(), data.datal(), data.last());
+            if data.success() && data.last() {
+                self.commands.remove(&data.cccid().0);
+            }
+        }
+    }
+
+    fn r2t(&mut self, r2t: &R2t) {
+        if let Some(command) = self.commands.get_mut(&r2t.cccid().0) {
+            command.r2t_next = r2t.r2to().wrapping_add(r2t.r2tl());
+            if command.r2ts.len() < MAX_R2TS {
+                let window = Window { ttag: r2t.ttag(), r2to: r2t.r2to(), r2tl: r2t.r2tl(), sent: 0 };
+                command.r2ts.push_back(window);
+            }
+        }
+    }
+
+    fn h2c_data(&mut self, data: &H2cData) {
+        let Some(command) = self.commands.get_mut(&data.cccid().0) else { return };
+        command.h2c.add(data.datao(), data.datal(), data.last());
+        if let Some(at) = command.r2ts.iter().position(|w| w.ttag == data.ttag())
+            && let Some(window) = command.r2ts.get_mut(at)
+        {
+            window.sent = window.sent.saturating_add(data.datal());
+            if data.last() || window.sent >= window.r2tl {
+                command.r2ts.remove(at);
+            }
+        }
+    }
+}
+
+impl Transfer {
+    fn add(&mut self, offset: u32, len: u32, last: bool) {
+        self.pdus = self.pdus.saturating_add(1);
+        self.next = offset.wrapping_add(len);
+        self.last |= last;
+    }
+}
+
+fn capital(word: &str) -> String {
+    let mut chars = word.chars();
+    chars.next().map_or(String::new(), |c| c.to_ascii_uppercase().to_string() + chars.as_str())
+}

@@ -1,0 +1,224 @@
+//! One direction of a connection: from bytes to PDUs, with gaps. [NVMe/TCP 1.0, 2; TCP-GEN-05]
+
+use bytes::{Bytes, BytesMut};
+use nvmf_wire::tcp::Framer;
+
+use crate::exchange::{EventKind, MAX_UNDECODABLE};
+
+/// Longest PDU that is put together, bytes. Longer ones are reported as undecodable: the receiver of a real stack has such a limit
+/// as well (MAXH2CDATA, MDTS), and a bystander must not grow with what a length field claims.
+pub(crate) const MAX_PDU: usize = 64 << 20;
+
+/// Cuts one direction into PDUs and says what cannot be cut.
+///
+/// Invariant: at most one of `skip` and `lost` is in force; while it is, the framer is empty.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    framer: Framer,
+    /// Stream offset of the next byte that comes.
+    offset: u64,
+    /// Bytes of a PDU that a gap cut, still to be left out.
+    skip: u64,
+    /// Set once no PDU boundary is known any more.
+    lost: Option<Lost>,
+}
+
+#[derive(Debug)]
+struct Lost {
+    offset: u64,
+    why: String,
+    bytes: BytesMut,
+    len: u64,
+}
+
+impl Lost {
+    fn take(&mut self, bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        let room = MAX_UNDECODABLE.saturating_sub(self.bytes.len());
+        self.bytes.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { framer: Framer::new(MAX_PDU), offset: 0, skip: 0, lost: None }
+    }
+}
+
+impl Stream {
+    pub(crate) fn push(&mut self, bytes: &[u8], mut emit: impl FnMut(EventKind)) {
+        let whole = bytes.len() as u64;
+        let mut bytes = bytes;
+        let skipped = self.skip.min(whole);
+        bytes = bytes.get(skipped as usize..).unwrap_or(&[]);
+        self.skip -= skipped;
+        let at = self.offset + skipped;
+        self.offset += whole;
+        if let Some(lost) = &mut self.lost {
+            lost.take(bytes);
+            return;
+        }
+        if bytes.is_empty() {
+            return;
+        }
+        self.framer.push(bytes);
+        if at < 8
+            && let Some(why) = foreign(self.framer.peek())
+        {
+            return self.lose(why);
+        }
+        while let Some(pdu) = self.framer.next_pdu() {
+            emit(EventKind::Pdu(pdu));
+        }
+        if let Some(plen) = self.framer.oversize() {
+            self.lose(format!("PLEN {plen} cannot be framed (8 to {MAX_PDU})"));
+        }
+    }
+
+    pub(crate) fn gap(&mut self, len: u64, mut emit: impl FnMut(EventKind)) {
+        if len == 0 {
+            return;
+        }
+        let gap = EventKind::Gap { offset: self.offset, len };
+        let started = self.offset > 0;
+        if self.lost.is_some() || self.skip > 0 {
+            emit(gap);
+            let skipped = self.skip.min(len);
+            self.skip -= skipped;
+            self.offset += len;
+            if len > skipped && self.lost.is_none() {
+                self.lose("a gap hides where the next PDU starts".to_owned());
+            }
+            return;
+        }
+        let held = self.framer.len() as u64;
+        let plen = self.framer.head().map(|h| u64::from(h.plen()));
+        if held > 0 {
+            let bytes = self.framer.take_rest();
+            emit(EventKind::Undecodable {
+                offset: self.offset - held,
+                why: format!("a gap of {len} bytes cuts this PDU"),
+                len: held,
+                bytes: cap(bytes),
+            });
+        }
+        emit(gap);
+        self.offset += len;
+        match plen {
+            Some(plen) if plen >= held + len => self.skip = plen - held - len,
+            _ if started || held > 0 => self.lose("a gap hides where the next PDU starts".to_owned()),
+            _ => self.lose("the start of the stream is missing".to_owned()),
+        }
+    }
+
+    /// The direction ended: what is left can never become a PDU.
+    pub(crate) fn end(&mut self, mut emit: impl FnMut(EventKind)) {
+        if let Some(lost) = self.lost.take() {
+            if lost.len > 0 {
+                emit(EventKind::Undecodable { offset: lost.offset, why: lost.why, bytes: lost.bytes.freeze(), len: lost.len });
+            }
+        } else if !self.framer.is_empty() {
+            let bytes = self.framer.take_rest();
+            let len = bytes.len() as u64;
+            let why = match nvmf_wire::tcp::PduHead::read(&bytes) {
+                Ok(h) => format!("ends after {len} of PLEN {} bytes", h.plen()),
+                Err(_) => format!("ends after {len} bytes of a common header"),
+            };
+            emit(EventKind::Undecodable { offset: self.offset - len, why, bytes: cap(bytes), len });
+        }
+    }
+
+    fn lose(&mut self, why: String) {
+        let rest = self.framer.take_rest();
+        let mut lost = Lost { offset: self.offset - rest.len() as u64, why, bytes: BytesMut::new(), len: 0 };
+        lost.take(&rest);
+        self.lost = Some(lost);
+    }
+}
+
+fn cap(bytes: Bytes) -> Bytes {
+    let n = bytes.len().min(MAX_UNDECODABLE);
+    bytes.slice(..n)
+}
+
+/// Names another protocol that starts like this; its first bytes could pass for a PDU of some length.
+fn foreign(start: &[u8]) -> Option<String> {
+    match start {
+        [0x14..=0x17, 3, 0..=4, ..] => Some("TLS records".to_owned()),
+        [b'G', b'E', b'T', b' ', ..] | [b'H', b'T', b'T', b'P', ..] | [b'P', b'O', b'S', b'T', ..] => Some("HTTP".to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pdu(plen: u32) -> Vec<u8> {
+        let mut b = vec![5, 0, 24, 0];
+        b.extend(plen.to_le_bytes());
+        b.resize(plen as usize, 0xaa);
+        b
+    }
+
+    fn run(f: impl FnOnce(&mut Stream, &mut dyn FnMut(EventKind))) -> Vec<EventKind> {
+        let mut out = Vec::new();
+        let mut s = Stream::default();
+        f(&mut s, &mut |e| out.push(e));
+        s.end(|e| out.push(e));
+        out
+    }
+
+    #[test]
+    fn a_gap_within_a_pdu_costs_that_pdu_only() {
+        let out = run(|s, emit| {
+            s.push(&pdu(100)[..40], &mut *emit);
+            s.gap(50, &mut *emit);
+            s.push(&[0xaa; 10], &mut *emit);
+            s.push(&pdu(24), &mut *emit);
+        });
+        assert!(matches!(&out[0], EventKind::Undecodable { offset: 0, len: 40, .. }), "{out:?}");
+        assert_eq!(out[1], EventKind::Gap { offset: 40, len: 50 });
+        assert_eq!(out[2], EventKind::Pdu(pdu(24).into()));
+        assert_eq!(out.len(), 3);
+    }
+
+    #[test]
+    fn a_gap_over_a_header_loses_the_stream() {
+        let out = run(|s, emit| {
+            s.push(&pdu(24), &mut *emit);
+            s.gap(4, &mut *emit);
+            s.push(&pdu(24)[4..], &mut *emit);
+        });
+        assert_eq!(out[1], EventKind::Gap { offset: 24, len: 4 });
+        assert!(matches!(&out[2], EventKind::Undecodable { offset: 28, len: 20, .. }), "{out:?}");
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_framed_end_the_decoding() {
+        for plen in [0u32, 7, u32::MAX] {
+            let mut b = pdu(8);
+            b[4..8].copy_from_slice(&plen.to_le_bytes());
+            let out = run(|s, emit| {
+                s.push(&pdu(24), &mut *emit);
+                s.push(&b, &mut *emit);
+                s.push(&[1, 2, 3], &mut *emit);
+            });
+            assert_eq!(out.len(), 2);
+            match &out[1] {
+                EventKind::Undecodable { offset: 24, len: 11, why, .. } => assert!(why.contains(&format!("PLEN {plen}")), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn tls_is_told_even_byte_by_byte() {
+        let out = run(|s, emit| {
+            for b in [0x16, 3, 1, 0, 4, 0, 0, 0, 1] {
+                s.push(&[b], &mut *emit);
+            }
+        });
+        assert!(matches!(&out[0], EventKind::Undecodable { offset: 0, len: 9, why, .. } if why.contains("TLS")), "{out:?}");
+    }
+}

@@ -1,0 +1,385 @@
+//! The decoded trace: one line a PDU, for people.
+//!
+//! A line holds the time in milliseconds since the start, the connection, an arrow (`>` from the host), the PDU's name, its fields,
+//! and what it means: the command's name and fields, the status in words, the command that data belongs to. Names of fields are
+//! those of the wire tables. Read [`Trace`].
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use nvmf_wire::connect::ConnectData;
+use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, PropertyGetResponse, QueuesGranted};
+use nvmf_wire::layout::{Layout, Structure, Value};
+use nvmf_wire::property::{Cap, Cc, Crto, Csts, Property, PropertyGet, PropertySet, Vs};
+use nvmf_wire::sqe::{FabricsType, Opcode};
+use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType, R2t, TermReq};
+use nvmf_wire::{Cqe, Sqe, Status};
+
+use crate::exchange::{Connection, Direction, Event, EventKind, Exchange};
+use crate::rules::Judge;
+use crate::session::{Command, Session};
+
+/// Makes trace lines; keeps a [`Session`] for each connection.
+#[derive(Debug, Default)]
+pub struct Trace {
+    start_ns: u64,
+    times: bool,
+    judge: Option<Judge>,
+    sessions: BTreeMap<usize, Session>,
+}
+
+impl Trace {
+    /// Times are shown relative to `start_ns`.
+    #[must_use]
+    pub fn new(start_ns: u64) -> Self {
+        Self { start_ns, times: true, ..Self::default() }
+    }
+
+    /// Leaves times out, so that two runs can be compared.
+    #[must_use]
+    pub fn without_times(mut self) -> Self {
+        self.times = false;
+        self
+    }
+
+    /// Adds a line for each breach that [`Judge`] finds.
+    #[must_use]
+    pub fn with_rules(mut self) -> Self {
+        self.judge = Some(Judge::new());
+        self
+    }
+
+    /// All of an exchange: who talks to whom, then the events in order of time.
+    pub fn exchange(&mut self, exchange: &Exchange) -> String {
+        let mut out = String::new();
+        for (i, c) in exchange.connections.iter().enumerate() {
+            if self.times {
+                let _ = writeln!(out, "#{i} {} -> {}", c.client, c.server);
+            }
+        }
+        for (i, e) in exchange.events() {
+            out.push_str(&self.event(i, e));
+        }
+        out
+    }
+
+    /// All of one connection, as number 0.
+    pub fn connection(&mut self, connection: &Connection) -> String {
+        connection.events.iter().map(|e| self.event(0, e)).collect()
+    }
+
+    /// The lines of one event, each ended by a newline. `conn` tells connections apart.
+    pub fn event(&mut self, conn: usize, event: &Event) -> String {
+        let mut line = String::new();
+        if self.times {
+            let us = event.at_ns.saturating_sub(self.start_ns) / 1000;
+            let _ = write!(line, "{:>10} ", format!("{}.{:03}", us / 1000, us % 1000));
+        }
+        let _ = write!(line, "#{conn} {} ", event.dir.arrow());
+        let session = self.sessions.entry(conn).or_default();
+        match &event.kind {
+            EventKind::Pdu(bytes) => match Pdu::parse(bytes) {
+                Ok(pdu) => {
+                    line.push_str(&describe(session, event.dir, &pdu));
+                    session.apply(event.dir, &pdu);
+                }
+                Err(e) => {
+                    let ptype = PduType(bytes.first().copied().unwrap_or(0));
+                    let _ = write!(line, "{ptype} malformed, {} bytes: {e}; {}", bytes.len(), hex(bytes, 24));
+                }
+            },
+            EventKind::Closed { reset: false } => line.push_str("FIN"),
+            EventKind::Closed { reset: true } => line.push_str("RST"),
+            EventKind::Undecodable { offset, why, bytes, len } => {
+                let _ = write!(line, "{len} bytes from {offset} on are no PDU: {why}; {}", hex(bytes, 24));
+            }
+            EventKind::Gap { offset, len } => {
+                let _ = write!(line, "{len} bytes from {offset} on were not captured");
+            }
+        }
+        line.push('\n');
+        if let Some(judge) = &mut self.judge {
+            for finding in judge.event(conn, event) {
+                let _ = writeln!(line, "{:>1$}{finding}", "! ", if self.times { 13 } else { 2 });
+            }
+        }
+        line
+    }
+}
+
+/// A PDU in words. `session` is what was seen before it.
+#[must_use]
+pub fn describe(session: &Session, dir: Direction, pdu: &Pdu) -> String {
+    let ptype = pdu.ptype();
+    let mut out = format!("{ptype}{}", flags(pdu));
+    if ptype.from_host() != (dir == Direction::HostToController) {
+        out.push_str(" AGAINST ITS DIRECTION");
+    }
+    let Some(layout) = ptype.layout() else {
+        let _ = write!(out, " {} bytes: {}", pdu.head().plen(), hex(&pdu.header, 24));
+        return out;
+    };
+    if layout.bytes != pdu.header.len() {
+        let _ = write!(out, " hlen={} (not {})", pdu.header.len(), layout.bytes);
+    }
+    match ptype {
+        PduType::CAPSULE_CMD => {
+            if let Ok(c) = CapsuleCmd::read(&pdu.header) {
+                out.push_str(&command(session, &Sqe::from_bytes(c.sqe()), pdu));
+            }
+        }
+        PduType::CAPSULE_RESP => {
+            if let Ok(c) = CapsuleResp::read(&pdu.header) {
+                out.push_str(&response(session, &Cqe::from_bytes(c.cqe())));
+            }
+        }
+        PduType::H2C_DATA | PduType::C2H_DATA | PduType::R2T => {
+            out.push_str(&own_fields(layout, &pdu.header));
+            let owner = owner(session, pdu);
+            let _ = write!(out, "{}", owner.map_or(" of no outstanding command".to_owned(), |c| of(session, c)));
+            if let Some(c) = owner {
+                out.push_str(&host_data(session, c, pdu));
+            }
+        }
+        PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ => {
+            out.push_str(&own_fields(layout, &pdu.header));
+            if let Ok(head) = PduHead::read(&pdu.data) {
+                let _ = write!(out, " because of {}: {}", head.ptype(), hex(&pdu.data, 24));
+            }
+        }
+        _ => out.push_str(&own_fields(layout, &pdu.header)),
+    }
+    out.push_str(&shape(pdu));
+    out
+}
+
+/// Flags in brackets, digests with what they are worth.
+fn flags(pdu: &Pdu) -> String {
+    let head = pdu.head();
+    let mut words: Vec<String> = Vec::new();
+    match (pdu.hdgst, head.hdgstf()) {
+        (Some(_), _) => words.push(format!("HDGST {}", good(pdu.hdgst_ok()))),
+        (None, true) => words.push("HDGSTF".to_owned()),
+        _ => {}
+    }
+    match (pdu.ddgst, head.ddgstf()) {
+        (Some(_), _) => words.push(format!("DDGST {}", good(pdu.ddgst_ok()))),
+        (None, true) => words.push("DDGSTF".to_owned()),
+        _ => {}
+    }
+    if head.last() {
+        words.push("LAST".to_owned());
+    }
+    if head.success() {
+        words.push("SUCCESS".to_owned());
+    }
+    let rest = pdu.header.get(1).copied().unwrap_or(0) & 0xf0;
+    if rest != 0 {
+        words.push(format!("flags {rest:#04x}"));
+    }
+    if words.is_empty() { String::new() } else { format!(" [{}]", words.join(", ")) }
+}
+
+fn good(ok: bool) -> &'static str {
+    if ok { "good" } else { "BAD" }
+}
+
+/// The fields behind the common header, zero or not, then reserved bytes that are set.
+fn own_fields(layout: &Layout, bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for f in layout.fields.iter().filter(|f| f.offset() >= 8) {
+        let _ = write!(out, " {}={}", f.name, f.show(bytes));
+    }
+    if let Some(at) = layout.reserved_mask().iter().zip(bytes).skip(8).position(|(m, b)| m & b != 0) {
+        let _ = write!(out, " reserved[{}]={:#04x}", at + 8, bytes.get(at + 8).copied().unwrap_or(0));
+    }
+    out
+}
+
+/// Data, its place where it is not right behind the header, and a PDO that points nowhere.
+fn shape(pdu: &Pdu) -> String {
+    let mut out = String::new();
+    let head = pdu.head();
+    if !pdu.data.is_empty() && !pdu.ptype().is_term() {
+        let _ = write!(out, " data={}", pdu.data.len());
+        if !pdu.pad.is_empty() {
+            let _ = write!(out, " pad={}", pdu.pad.len());
+        }
+        if head.pdo() == 0 {
+            out.push_str(" pdo=0");
+        }
+    } else if head.pdo() != 0 {
+        let _ = write!(out, " pdo={}", head.pdo());
+    }
+    out
+}
+
+fn command(session: &Session, sqe: &Sqe, pdu: &Pdu) -> String {
+    let (layout, known) = session.layout_of(sqe);
+    let bytes = sqe.as_bytes();
+    let mut out = format!(" cid={:#06x} {}", sqe.cid().0, session.command_name(sqe));
+    for f in layout.all_fields() {
+        let elsewhere = matches!(f.name, "opc" | "cid" | "psdt" | "fctype") || f.name.starts_with("sgl1_");
+        let always = matches!(f.name, "ofst" | "qid" | "cns" | "fid");
+        if elsewhere || (!always && is_zero(&f.get(bytes))) {
+            continue;
+        }
+        let shown = match f.name {
+            "value" if sqe.fctype() == Some(FabricsType::PROPERTY_SET) => {
+                let set = PropertySet::from_bytes(*bytes);
+                property(set.ofst(), set.value())
+            }
+            _ => f.show(bytes),
+        };
+        let _ = write!(out, " {}={shown}", f.name);
+    }
+    let psdt = sqe.as_bytes()[1] >> 6;
+    if psdt != 1 && sqe.fctype().is_none() {
+        let _ = write!(out, " psdt={psdt}");
+    }
+    let _ = write!(out, "{}", sgl(sqe));
+    if let Some(at) = layout.reserved_set(bytes) {
+        let _ = match known {
+            true => write!(out, " reserved[{at}]={:#04x}", bytes.get(at).copied().unwrap_or(0)),
+            false => write!(out, " bytes 40 to 63: {}", hex(bytes.get(40..).unwrap_or(&[]), 24)),
+        };
+    }
+    if sqe.fctype() == Some(FabricsType::CONNECT) {
+        out.push_str(&connect_data(&pdu.data));
+    }
+    out
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Int(n) => *n == 0,
+        Value::Bytes(b) => b.iter().all(|x| *x == 0),
+    }
+}
+
+fn sgl(sqe: &Sqe) -> String {
+    let s = sqe.sgl1();
+    match s.id() {
+        _ if s.as_bytes().iter().all(|b| *b == 0) => String::new(),
+        0x01 if s.addr() == 0 => format!(" sgl=in-capsule({})", s.len()),
+        0x01 => format!(" sgl=in-capsule({} at {})", s.len(), s.addr()),
+        0x5a if s.addr() == 0 && s.len() == 0 => String::new(),
+        0x5a if s.addr() == 0 => format!(" sgl=transport({})", s.len()),
+        id => format!(" sgl={id:#04x}(addr={:#x} len={})", s.addr(), s.len()),
+    }
+}
+
+fn connect_data(data: &[u8]) -> String {
+    ConnectData::read(data).map_or(String::new(), |d| format!(" {{{d}}}"))
+}
+
+/// Connect data, when it comes by H2CData in one piece.
+fn host_data(session: &Session, command: &Command, pdu: &Pdu) -> String {
+    let connect = command.sqe.fctype() == Some(FabricsType::CONNECT);
+    let whole = session.command(command.sqe.cid()).is_some_and(|c| c.h2c.next == 0);
+    if connect && whole && pdu.ptype() == PduType::H2C_DATA { connect_data(&pdu.data) } else { String::new() }
+}
+
+fn owner<'a>(session: &'a Session, pdu: &Pdu) -> Option<&'a Command> {
+    let cid = match pdu.ptype() {
+        PduType::H2C_DATA => H2cData::read(&pdu.header).ok()?.cccid(),
+        PduType::C2H_DATA => C2hData::read(&pdu.header).ok()?.cccid(),
+        _ => R2t::read(&pdu.header).ok()?.cccid(),
+    };
+    session.command(cid)
+}
+
+fn of(session: &Session, command: &Command) -> String {
+    format!(" of {}", session.command_name(&command.sqe))
+}
+
+fn response(session: &Session, cqe: &Cqe) -> String {
+    let command = session.command(cqe.cid());
+    let fabrics = command.is_some_and(Command::is_fabrics);
+    let mut out = format!(" cid={:#06x}", cqe.cid().0);
+    match command {
+        Some(c) => out.push_str(&of(session, c)),
+        None => out.push_str(" of no outstanding command"),
+    }
+    let _ = write!(out, " {} sqhd={}", cqe.status().show(fabrics), cqe.sqhd());
+    out.push_str(&result(command, cqe));
+    let (sqid, phase) = (cqe.as_bytes().get(10..12).unwrap_or(&[]), cqe.as_bytes()[14] & 1);
+    if sqid != [0, 0] {
+        let _ = write!(out, " sqid={}", hex(sqid, 2));
+    }
+    if phase != 0 {
+        out.push_str(" phase=1");
+    }
+    out
+}
+
+/// Dwords 0 and 1, by what the command was. [Base 2.0, Figures 145, 383, 387]
+fn result(command: Option<&Command>, cqe: &Cqe) -> String {
+    let (bytes, status) = (*cqe.as_bytes(), cqe.status().code());
+    let plain = || {
+        let mut out = String::new();
+        for (name, value) in [("dw0", cqe.dw0()), ("dw1", cqe.dw1())] {
+            if value != 0 {
+                let _ = write!(out, " {name}={value:#x}");
+            }
+        }
+        out
+    };
+    let Some(command) = command else { return plain() };
+    match command.sqe.fctype() {
+        Some(FabricsType::CONNECT) if status == Status::SUCCESS => named(ConnectResponse::LAYOUT, &bytes),
+        Some(FabricsType::CONNECT) if status == Status::CONNECT_INVALID_PARAMETERS => named(ConnectInvalid::LAYOUT, &bytes),
+        Some(FabricsType::PROPERTY_GET) if status == Status::SUCCESS => {
+            let get = PropertyGet::from_bytes(*command.sqe.as_bytes());
+            format!(" {}={}", get.ofst(), property(get.ofst(), PropertyGetResponse::from_bytes(bytes).value()))
+        }
+        Some(_) => plain(),
+        None if status != Status::SUCCESS => plain(),
+        None => match command.sqe.opc() {
+            Opcode::ASYNC_EVENT_REQUEST => named(AsyncEventResponse::LAYOUT, &bytes),
+            Opcode::SET_FEATURES | Opcode::GET_FEATURES if command.sqe.as_bytes()[40] == 7 => named(QueuesGranted::LAYOUT, &bytes),
+            _ => plain(),
+        },
+    }
+}
+
+/// The fields of a response that are not those of every CQE.
+fn named(layout: &Layout, bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for f in layout.fields {
+        let _ = write!(out, " {}={}", f.name, f.show(bytes));
+    }
+    out
+}
+
+/// A property's value with its bits.
+fn property(at: Property, value: u64) -> String {
+    let bytes = value.to_le_bytes();
+    let layout = match at {
+        Property::CAP => Cap::LAYOUT,
+        Property::VS => Vs::LAYOUT,
+        Property::CC => Cc::LAYOUT,
+        Property::CSTS => Csts::LAYOUT,
+        Property::CRTO => Crto::LAYOUT,
+        _ => return format!("{value:#x}"),
+    };
+    let bits = layout.describe(&bytes);
+    if bits.is_empty() { format!("{value:#x}") } else { format!("{value:#x} ({bits})") }
+}
+
+fn hex(bytes: &[u8], most: usize) -> String {
+    let mut out = String::new();
+    for b in bytes.iter().take(most) {
+        let _ = write!(out, "{b:02x}");
+    }
+    if bytes.len() > most {
+        out.push('…');
+    }
+    out
+}
+
+/// The FES of a terminate request, for those who only want that.
+#[must_use]
+pub fn term_req(pdu: &Pdu) -> Option<TermReq> {
+    pdu.ptype().is_term().then(|| TermReq::read(&pdu.header).ok()).flatten()
+}
