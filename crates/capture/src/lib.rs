@@ -2,7 +2,7 @@
 //!
 //! What it is: [`Capture`] reads pcap and pcapng and puts TCP streams together; [`Recorder`] takes the bytes of a live connection.
 //! Both give a [`Connection`]: PDUs in order, with times. [`Trace`] prints one line a PDU, [`wireshark_fields`] names its fields as
-//! tshark does, and [`Judge`] finds breaches of the specifications.
+//! tshark does, [`pcapng`] writes an [`Exchange`] as packets, and [`Judge`] finds breaches of the specifications.
 //!
 //! What it is not: an end of a connection. It never depends on `engine`: the judge shares with the judged only the layouts of
 //! `wire`.
@@ -13,6 +13,7 @@
 pub mod exchange;
 pub mod file;
 mod packet;
+pub mod pcapng;
 pub mod rules;
 pub mod session;
 mod stream;

@@ -1,0 +1,234 @@
+//! Writes an [`Exchange`] as pcapng with synthetic Ethernet, IP and TCP headers, so that Wireshark can open it.
+//!
+//! Handshake, sequence and acknowledgement numbers, checksums, FIN and RST are those that a lossless network would have shown; each
+//! chunk starts a new segment, long ones are cut at the MSS. Times have nanoseconds. Read [`Writer`].
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use etherparse::{PacketBuilder, TcpOptionElement};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption, InterfaceTsResolution,
+};
+use pcap_file::pcapng::blocks::opt_common::CommonOption;
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, Endianness};
+
+use crate::exchange::{Connection, Direction, EventKind, Exchange};
+
+/// How an exchange is written.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    base_ns: u64,
+    mss: usize,
+    comment: String,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self { base_ns: 0, mss: 1460, comment: String::new() }
+    }
+}
+
+impl Writer {
+    /// Segments of 1460 bytes, times as they are, no comment.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `base_ns` nanoseconds to every time, so that a run's clock becomes one since 1970.
+    #[must_use]
+    pub fn at(mut self, base_ns: u64) -> Self {
+        self.base_ns = base_ns;
+        self
+    }
+
+    /// Cuts segments at `mss` bytes, from 1 to 65000.
+    #[must_use]
+    pub fn mss(mut self, mss: usize) -> Self {
+        self.mss = mss.clamp(1, 65_000);
+        self
+    }
+
+    /// Puts a comment on every packet, such as the id of the check.
+    #[must_use]
+    pub fn comment(mut self, comment: impl Into<String>) -> Self {
+        self.comment = comment.into();
+        self
+    }
+
+    /// Writes the file.
+    pub fn write(&self, exchange: &Exchange, out: impl Write) -> io::Result<()> {
+        let section = SectionHeaderBlock {
+            endianness: Endianness::Little,
+            options: vec![SectionHeaderOption::UserApplication(Cow::Borrowed("nvmfspec"))],
+            ..SectionHeaderBlock::default()
+        };
+        let mut file = PcapNgWriter::with_section_header(out, section).map_err(io::Error::other)?;
+        let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
+        interface.options.push(InterfaceDescriptionOption::IfTsResol(InterfaceTsResolution::NANO));
+        file.write_pcapng_block(interface).map_err(io::Error::other)?;
+
+        let mut frames = Vec::new();
+        for (i, connection) in exchange.connections.iter().enumerate() {
+            self.frames(i, connection, &mut frames)?;
+        }
+        frames.sort_by_key(|f| f.at_ns);
+        for f in frames {
+            let mut options = Vec::new();
+            if !self.comment.is_empty() {
+                options.push(EnhancedPacketOption::Common(CommonOption::Comment(Cow::Borrowed(&self.comment))));
+            }
+            let packet = EnhancedPacketBlock {
+                interface_id: 0,
+                timestamp: Duration::from_nanos(self.base_ns.saturating_add(f.at_ns)),
+                original_len: f.bytes.len() as u32,
+                data: Cow::Owned(f.bytes),
+                options,
+            };
+            file.write_pcapng_block(packet).map_err(io::Error::other)?;
+        }
+        file.into_inner().flush()
+    }
+
+    fn frames(&self, index: usize, connection: &Connection, out: &mut Vec<Frame>) -> io::Result<()> {
+        let mut tcp = Tcp::new(index, self.mss, connection);
+        tcp.handshake(connection.opened_ns, out)?;
+        for step in steps(connection) {
+            match step {
+                Step::Bytes { at_ns, dir, bytes } => {
+                    for piece in bytes.chunks(self.mss) {
+                        tcp.segment(at_ns, dir, Flags::Data, piece, out)?;
+                    }
+                }
+                Step::Gap { dir, len } => tcp.advance(dir, len),
+                Step::Close { at_ns, dir, reset } => {
+                    tcp.segment(at_ns, dir, if reset { Flags::Rst } else { Flags::Fin }, &[], out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Frame {
+    at_ns: u64,
+    bytes: Vec<u8>,
+}
+
+enum Step<'a> {
+    Bytes { at_ns: u64, dir: Direction, bytes: &'a [u8] },
+    Gap { dir: Direction, len: u64 },
+    Close { at_ns: u64, dir: Direction, reset: bool },
+}
+
+/// Chunks, gaps and closes in one order: by time, within one direction by place in the stream.
+fn steps(connection: &Connection) -> Vec<Step<'_>> {
+    let mut out: Vec<(u64, u8, Step<'_>)> = Vec::new();
+    let mut gaps: [Vec<(u64, u64)>; 2] = [Vec::new(), Vec::new()];
+    for e in &connection.events {
+        match e.kind {
+            EventKind::Gap { offset, len } => gaps[e.dir.index()].push((offset, len)),
+            EventKind::Closed { reset } => {
+                out.push((e.at_ns, 1 + u8::from(reset), Step::Close { at_ns: e.at_ns, dir: e.dir, reset }));
+            }
+            EventKind::Pdu(_) | EventKind::Undecodable { .. } => {}
+        }
+    }
+    let mut at = [0u64; 2];
+    let mut next_gap = [0usize; 2];
+    for c in &connection.chunks {
+        let d = c.dir.index();
+        while let Some((_, len)) = gaps[d].get(next_gap[d]).filter(|(offset, _)| *offset == at[d]) {
+            out.push((c.at_ns, 0, Step::Gap { dir: c.dir, len: *len }));
+            at[d] += len;
+            next_gap[d] += 1;
+        }
+        out.push((c.at_ns, 0, Step::Bytes { at_ns: c.at_ns, dir: c.dir, bytes: &c.bytes }));
+        at[d] += c.bytes.len() as u64;
+    }
+    out.sort_by_key(|(at_ns, rank, _)| (*at_ns, *rank));
+    out.into_iter().map(|(_, _, step)| step).collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flags {
+    Syn,
+    SynAck,
+    Ack,
+    Data,
+    Fin,
+    Rst,
+}
+
+/// The two ends of a synthetic connection.
+struct Tcp {
+    index: usize,
+    mss: u16,
+    ends: [std::net::SocketAddr; 2],
+    /// Next sequence number of each end.
+    seq: [u32; 2],
+}
+
+impl Tcp {
+    fn new(index: usize, mss: usize, connection: &Connection) -> Self {
+        Self { index, mss: mss as u16, ends: [connection.client, connection.server], seq: [0x1000_0000, 0x2000_0000] }
+    }
+
+    fn handshake(&mut self, at_ns: u64, out: &mut Vec<Frame>) -> io::Result<()> {
+        self.segment(at_ns, Direction::HostToController, Flags::Syn, &[], out)?;
+        self.segment(at_ns, Direction::ControllerToHost, Flags::SynAck, &[], out)?;
+        self.segment(at_ns, Direction::HostToController, Flags::Ack, &[], out)
+    }
+
+    fn advance(&mut self, dir: Direction, len: u64) {
+        let seq = &mut self.seq[dir.index()];
+        *seq = seq.wrapping_add(len as u32);
+    }
+
+    fn segment(&mut self, at_ns: u64, dir: Direction, flags: Flags, payload: &[u8], out: &mut Vec<Frame>) -> io::Result<()> {
+        let (me, peer) = (dir.index(), dir.reverse().index());
+        let (from, to) = (self.ends[me], self.ends[peer]);
+        let mac = |end: usize| [2, 0, 0, 0, (self.index >> 7) as u8, ((self.index << 1) as u8) | end as u8];
+        let link = PacketBuilder::ethernet2(mac(me), mac(peer));
+        let ip = match (from.ip(), to.ip()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => link.ipv4(a.octets(), b.octets(), 64),
+            (a, b) => link.ipv6(v6(a).octets(), v6(b).octets(), 64),
+        };
+        let tcp = ip.tcp(from.port(), to.port(), self.seq[me], 65_535);
+        let tcp = match flags {
+            Flags::Syn => tcp.syn(),
+            Flags::SynAck => tcp.syn().ack(self.seq[peer]),
+            Flags::Ack => tcp.ack(self.seq[peer]),
+            Flags::Data => tcp.ack(self.seq[peer]).psh(),
+            Flags::Fin => tcp.ack(self.seq[peer]).fin(),
+            Flags::Rst => tcp.ack(self.seq[peer]).rst(),
+        };
+        // With the window scaled, no transfer looks as if it had overrun its receiver.
+        let tcp = match flags {
+            Flags::Syn | Flags::SynAck => {
+                let options = [TcpOptionElement::MaximumSegmentSize(self.mss), TcpOptionElement::WindowScale(14)];
+                tcp.options(&options).map_err(io::Error::other)?
+            }
+            _ => tcp,
+        };
+        let mut bytes = Vec::with_capacity(tcp.size(payload.len()));
+        tcp.write(&mut bytes, payload).map_err(io::Error::other)?;
+        let taken = matches!(flags, Flags::Syn | Flags::SynAck | Flags::Fin);
+        self.advance(dir, payload.len() as u64 + u64::from(taken));
+        out.push(Frame { at_ns, bytes });
+        Ok(())
+    }
+}
+
+fn v6(ip: IpAddr) -> Ipv6Addr {
+    match ip {
+        IpAddr::V4(a) => a.to_ipv6_mapped(),
+        IpAddr::V6(a) => a,
+    }
+}
