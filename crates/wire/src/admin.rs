@@ -40,15 +40,15 @@ layout! {
     /// Get Features command. [Base 2.0, 5.15, Figures 186 to 189]
     pub struct GetFeatures[64] of Sqe without 8..24, 40..64 {
         fid: u8 @ 40 "Feature Identifier (FID)" = "nvme.cmd.get_features.dword10.fid",
-        sel: u8 @ 41 [2:0] "Select (SEL): 0 current, 1 default, 2 saved, 3 supported" = "nvme.cmd.get_features.dword10.sel",
+        sel: u8 @ 41 [2:0] "Select (SEL): 0 current, 1 default, 2 saved, 3 supported" = "nvme.cmd.set_features.dword10.sel",
         value: u32 @ 44 "Feature specific, dword 11",
         uidx: u8 @ 56 [6:0] "UUID Index",
     }
 
     /// Abort command. [Base 2.0, 5.1, Figure 140]
     pub struct Abort[64] of Sqe without 8..40, 40..64 {
-        sqid: Qid @ 40 "Submission Queue Identifier (SQID)" = "nvme.cmd.abort.dword10.sqid",
-        cid_abort: Cid @ 42 "Command Identifier (CID) of the command to abort" = "nvme.cmd.abort.dword10.cid",
+        sqid: Qid @ 40 "Submission Queue Identifier (SQID)",
+        cid_abort: Cid @ 42 "Command Identifier (CID) of the command to abort",
     }
 
     /// Keep Alive command: no fields of its own. [Base 2.0, 5.18]

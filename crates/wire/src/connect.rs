@@ -11,17 +11,17 @@ layout! {
         qid: Qid @ 42 "Queue ID (QID)" = "nvme.fabrics.cmd.connect.qid",
         sqsize: ZeroBased16 @ 44 "Submission Queue Size (SQSIZE), 0's based" = "nvme.fabrics.cmd.connect.sqsize",
         prio: u8 @ 46 [1:0] "Connect Attributes (CATTR): priority class" = "nvme.fabrics.cmd.connect.cattr.pc",
-        sqfcd: bool @ 46 [2] "Connect Attributes (CATTR): disable SQ flow control" = "nvme.fabrics.cmd.connect.cattr.dsfc",
-        ioqd: bool @ 46 [3] "Connect Attributes (CATTR): individual I/O queue deletion supported",
+        sqfcd: bool @ 46 [2] "Connect Attributes (CATTR): disable SQ flow control" = "nvme.fabrics.cmd.connect.cattr.dfc",
+        ioqd: bool @ 46 [3] "Connect Attributes (CATTR): individual I/O queue deletion supported" = "nvme.fabrics.cmd.connect.cattr.dioq",
         kato: u32 @ 48 "Keep Alive Timeout (KATO), ms" = "nvme.fabrics.cmd.connect.kato",
     }
 
     /// Connect data, 1024 bytes. [Base 2.0, 6.3, Figure 381]
     pub struct ConnectData[1024] {
-        hostid: [u8; 16] @ 0 "Host Identifier (HOSTID)" = "nvme.fabrics.cmd.connect.hostid",
-        cntlid: Cntlid @ 16 "Controller ID (CNTLID)" = "nvme.fabrics.cmd.connect.cntlid",
-        subnqn: (Text<256>) @ 256 "NVM Subsystem NVMe Qualified Name (SUBNQN)" = "nvme.fabrics.cmd.connect.subnqn",
-        hostnqn: (Text<256>) @ 512 "Host NVMe Qualified Name (HOSTNQN)" = "nvme.fabrics.cmd.connect.hostnqn",
+        hostid: [u8; 16] @ 0 "Host Identifier (HOSTID)" = "nvme.fabrics.cmd.connect.data.hostid",
+        cntlid: Cntlid @ 16 "Controller ID (CNTLID)" = "nvme.fabrics.cmd.connect.data.cntrlid",
+        subnqn: (Text<256>) @ 256 "NVM Subsystem NVMe Qualified Name (SUBNQN)" = "nvme.fabrics.cmd.connect.data.subnqn",
+        hostnqn: (Text<256>) @ 512 "Host NVMe Qualified Name (HOSTNQN)" = "nvme.fabrics.cmd.connect.data.hostnqn",
     }
 
     /// Disconnect command. [Base 2.0, 6.4, Figure 384]

@@ -19,7 +19,7 @@ layout! {
 
     /// Connect response after success. [Base 2.0, 6.3, Figure 383]
     pub struct ConnectResponse[16] of Cqe without 0..8 {
-        cntlid: Cntlid @ 0 "Controller ID (CNTLID)" = "nvme.fabrics.cqe.connect.cntlid",
+        cntlid: Cntlid @ 0 "Controller ID (CNTLID)" = "nvme.fabrics.cqe.connect.cntrlid",
         atr: bool @ 2 [1] "Authentication Transaction Required (ATR)",
         ascr: bool @ 2 [2] "Authentication and Secure Channel Required (ASCR)",
     }
@@ -32,14 +32,14 @@ layout! {
 
     /// Property Get response. [Base 2.0, 6.5, Figure 387]
     pub struct PropertyGetResponse[16] of Cqe without 0..8 {
-        value: u64 @ 0 "Value (VALUE): 4-byte properties use bytes 3:0" = "nvme.fabrics.cqe.prop_get.value",
+        value: u64 @ 0 "Value (VALUE): 4-byte properties use bytes 3:0",
     }
 
     /// Asynchronous Event Request completion. [Base 2.0, 5.2, Figure 145]
     pub struct AsyncEventResponse[16] of Cqe without 0..4 {
-        event_type: u8 @ 0 [2:0] "Asynchronous Event Type (AET)" = "nvme.cqe.aev.aet",
-        event_info: u8 @ 1 "Asynchronous Event Information (AEI)" = "nvme.cqe.aev.aei",
-        log_page: u8 @ 2 "Log Page Identifier (LID)" = "nvme.cqe.aev.lpi",
+        event_type: u8 @ 0 [2:0] "Asynchronous Event Type (AET)" = "nvme.cqe.dword0.aev.aet",
+        event_info: u8 @ 1 "Asynchronous Event Information (AEI)" = "nvme.cqe.dword0.aev.aei",
+        log_page: u8 @ 2 "Log Page Identifier (LID)" = "nvme.cqe.dword0.aev.lpi",
     }
 
     /// Number of Queues, completion of Set or Get Features 07h. [Base 2.0, 5.27.1.5]

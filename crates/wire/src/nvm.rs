@@ -26,7 +26,7 @@ layout! {
         lbtu: u16 @ 12 "Logical Block Tags (LBTU)",
         slba: u64 @ 40 "Starting LBA (SLBA)" = "nvme.cmd.slba",
         nlb: ZeroBased16 @ 48 "Number of Logical Blocks (NLB), 0's based" = "nvme.cmd.nlb",
-        dtype: u8 @ 50 [7:4] "Directive Type (DTYPE)" = "nvme.cmd.dtype",
+        dtype: u8 @ 50 [7:4] "Directive Type (DTYPE)",
         stc: bool @ 51 [0] "Storage Tag Check (STC)",
         prinfo: u8 @ 51 [5:2] "Protection Information (PRINFO)" = "nvme.cmd.prinfo",
         fua: bool @ 51 [6] "Force Unit Access (FUA)" = "nvme.cmd.fua",

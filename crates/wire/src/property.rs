@@ -6,15 +6,15 @@ use crate::sqe::FabricsSqe;
 layout! {
     /// Property Get command. [Base 2.0, 6.5, Figure 386]
     pub struct PropertyGet[64] of FabricsSqe without 24..40 {
-        attrib: u8 @ 40 [2:0] "Attributes (ATTRIB): 0 is 4 bytes, 1 is 8 bytes" = "nvme.fabrics.cmd.prop_attr.size",
-        ofst: Property @ 44 "Offset (OFST), bytes" = "nvme.fabrics.cmd.prop_offset",
+        attrib: u8 @ 40 [2:0] "Attributes (ATTRIB): 0 is 4 bytes, 1 is 8 bytes" = "nvme.fabrics.cmd.prop_get_set.attrib.size",
+        ofst: Property @ 44 "Offset (OFST), bytes" = "nvme.fabrics.cmd.prop_get_set.offset",
     }
 
     /// Property Set command. [Base 2.0, 6.6, Figure 388]
     pub struct PropertySet[64] of FabricsSqe without 24..40 {
-        attrib: u8 @ 40 [2:0] "Attributes (ATTRIB): 0 is 4 bytes, 1 is 8 bytes" = "nvme.fabrics.cmd.prop_attr.size",
-        ofst: Property @ 44 "Offset (OFST), bytes" = "nvme.fabrics.cmd.prop_offset",
-        value: u64 @ 48 "Value (VALUE): 4-byte properties use the low half" = "nvme.fabrics.cmd.prop_value",
+        attrib: u8 @ 40 [2:0] "Attributes (ATTRIB): 0 is 4 bytes, 1 is 8 bytes" = "nvme.fabrics.cmd.prop_get_set.attrib.size",
+        ofst: Property @ 44 "Offset (OFST), bytes" = "nvme.fabrics.cmd.prop_get_set.offset",
+        value: u64 @ 48 "Value (VALUE): 4-byte properties use the low half",
     }
 
     /// Controller Capabilities (CAP), offset 0h, 8 bytes. [Base 2.0, 3.1.3.1]
@@ -49,23 +49,23 @@ layout! {
 
     /// Controller Configuration (CC), offset 14h. [Base 2.0, 3.1.3.5]
     pub struct Cc[4] {
-        en: bool @ 0 [0] "Enable (EN)",
-        css: u8 @ 0 [6:4] "I/O Command Set Selected (CSS)",
-        mps: u8 @ 0 [10:7] "Memory Page Size (MPS): 2^(12 + n) bytes",
-        ams: u8 @ 0 [13:11] "Arbitration Mechanism Selected (AMS)",
-        shn: u8 @ 0 [15:14] "Shutdown Notification (SHN): 1 normal, 2 abrupt",
-        iosqes: u8 @ 2 [3:0] "I/O Submission Queue Entry Size (IOSQES): 2^n bytes",
-        iocqes: u8 @ 2 [7:4] "I/O Completion Queue Entry Size (IOCQES): 2^n bytes",
+        en: bool @ 0 [0] "Enable (EN)" = "nvme.fabrics.prop_get_set.cc.en",
+        css: u8 @ 0 [6:4] "I/O Command Set Selected (CSS)" = "nvme.fabrics.prop_get_set.cc.css",
+        mps: u8 @ 0 [10:7] "Memory Page Size (MPS): 2^(12 + n) bytes" = "nvme.fabrics.prop_get_set.cc.mps",
+        ams: u8 @ 0 [13:11] "Arbitration Mechanism Selected (AMS)" = "nvme.fabrics.prop_get_set.cc.ams",
+        shn: u8 @ 0 [15:14] "Shutdown Notification (SHN): 1 normal, 2 abrupt" = "nvme.fabrics.prop_get_set.cc.shn",
+        iosqes: u8 @ 2 [3:0] "I/O Submission Queue Entry Size (IOSQES): 2^n bytes" = "nvme.fabrics.prop_get_set.cc.iosqes",
+        iocqes: u8 @ 2 [7:4] "I/O Completion Queue Entry Size (IOCQES): 2^n bytes" = "nvme.fabrics.prop_get_set.cc.iocqes",
         crime: bool @ 3 [0] "Controller Ready Independent of Media Enable (CRIME)",
     }
 
     /// Controller Status (CSTS), offset 1Ch. [Base 2.0, 3.1.3.6]
     pub struct Csts[4] {
-        rdy: bool @ 0 [0] "Ready (RDY)",
-        cfs: bool @ 0 [1] "Controller Fatal Status (CFS)",
-        shst: u8 @ 0 [3:2] "Shutdown Status (SHST): 1 occurring, 2 complete",
-        nssro: bool @ 0 [4] "NVM Subsystem Reset Occurred (NSSRO)",
-        pp: bool @ 0 [5] "Processing Paused (PP)",
+        rdy: bool @ 0 [0] "Ready (RDY)" = "nvme.fabrics.prop_get_set.csts.rdy",
+        cfs: bool @ 0 [1] "Controller Fatal Status (CFS)" = "nvme.fabrics.prop_get_set.csts.cfs",
+        shst: u8 @ 0 [3:2] "Shutdown Status (SHST): 1 occurring, 2 complete" = "nvme.fabrics.prop_get_set.csts.shst",
+        nssro: bool @ 0 [4] "NVM Subsystem Reset Occurred (NSSRO)" = "nvme.fabrics.prop_get_set.csts.nssro",
+        pp: bool @ 0 [5] "Processing Paused (PP)" = "nvme.fabrics.prop_get_set.csts.pp",
         st: bool @ 0 [6] "Shutdown Type (ST)",
     }
 

@@ -3,8 +3,8 @@
 layout! {
     /// SGL descriptor of type 0h to 3h or 5h: data block, bit bucket, segment, last segment, transport data block. [Base 2.0, 4.1.2]
     pub struct SglDescriptor[16] {
-        addr: u64 @ 0 "Address, or offset in bytes" = "nvme.cmd.sgl.addr",
-        len: u32 @ 8 "Length, bytes" = "nvme.cmd.sgl.len",
+        addr: u64 @ 0 "Address, or offset in bytes" = "nvme.cmd.sgl1.addr",
+        len: u32 @ 8 "Length, bytes" = "nvme.cmd.sgl1.len",
         sub: SglSubtype @ 15 [3:0] "Sub type" = "nvme.cmd.sgl.subtype",
         kind: SglType @ 15 [7:4] "Type" = "nvme.cmd.sgl.type",
     }

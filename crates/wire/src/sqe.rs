@@ -19,17 +19,17 @@ layout! {
         sgl1_rest: u32 @ 36 [23:0] "SGL Descriptor 1: bytes 14:12",
         sgl1_sub: u8 @ 39 [3:0] "SGL Descriptor 1: sub type" = "nvme.cmd.sgl.subtype",
         sgl1_type: u8 @ 39 [7:4] "SGL Descriptor 1: type" = "nvme.cmd.sgl.type",
-        cdw10: u32 @ 40 "Command Dword 10" = "nvme.cmd.cdw10",
-        cdw11: u32 @ 44 "Command Dword 11" = "nvme.cmd.cdw11",
-        cdw12: u32 @ 48 "Command Dword 12" = "nvme.cmd.cdw12",
-        cdw13: u32 @ 52 "Command Dword 13" = "nvme.cmd.cdw13",
-        cdw14: u32 @ 56 "Command Dword 14" = "nvme.cmd.cdw14",
-        cdw15: u32 @ 60 "Command Dword 15" = "nvme.cmd.cdw15",
+        cdw10: u32 @ 40 "Command Dword 10" = "nvme.cmd.dword10",
+        cdw11: u32 @ 44 "Command Dword 11" = "nvme.cmd.dword11",
+        cdw12: u32 @ 48 "Command Dword 12" = "nvme.cmd.dword12",
+        cdw13: u32 @ 52 "Command Dword 13" = "nvme.cmd.dword13",
+        cdw14: u32 @ 56 "Command Dword 14" = "nvme.cmd.dword14",
+        cdw15: u32 @ 60 "Command Dword 15" = "nvme.cmd.dword15",
     }
 
     /// Fabrics command, common fields: bytes 23:5 are reserved. [Base 2.0, 3.3.3.1, Figure 80]
     pub struct FabricsSqe[64] {
-        opc: Opcode @ 0 "Opcode (OPC): 7Fh" = "nvme.cmd.opc",
+        opc: Opcode @ 0 "Opcode (OPC): 7Fh" = "nvme.fabrics.cmd.opc",
         psdt: u8 @ 1 [7:6] "PRP or SGL for Data Transfer (PSDT): should be 1, may be 0",
         cid: Cid @ 2 "Command Identifier (CID)" = "nvme.fabrics.cmd.cid",
         fctype: FabricsType @ 4 "Fabrics Command Type (FCTYPE)" = "nvme.fabrics.cmd.fctype",

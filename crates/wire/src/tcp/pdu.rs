@@ -7,10 +7,10 @@ layout! {
     /// PDU common header (CH). [NVMe/TCP 1.0, 3.6.2.1]
     pub struct PduHead[8] {
         ptype: PduType @ 0 "PDU Type (PDU-Type)" = "nvme-tcp.type",
-        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu_hdgst",
-        ddgstf: bool @ 1 [1] "Flags: DDGST present (DDGSTF)" = "nvme-tcp.flags.pdu_ddgst",
-        last: bool @ 1 [2] "Flags: last PDU (LAST_PDU)" = "nvme-tcp.flags.pdu_data_last",
-        success: bool @ 1 [3] "Flags: no response capsule follows (SUCCESS)" = "nvme-tcp.flags.pdu_data_success",
+        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu.hdgst",
+        ddgstf: bool @ 1 [1] "Flags: DDGST present (DDGSTF)" = "nvme-tcp.flags.pdu.ddgst",
+        last: bool @ 1 [2] "Flags: last PDU (LAST_PDU)" = "nvme-tcp.flags.pdu.data_last",
+        success: bool @ 1 [3] "Flags: no response capsule follows (SUCCESS)" = "nvme-tcp.flags.pdu.data_success",
         hlen: u8 @ 2 "Header Length (HLEN), bytes" = "nvme-tcp.hlen",
         pdo: u8 @ 3 "PDU Data Offset (PDO), bytes" = "nvme-tcp.pdo",
         plen: u32 @ 4 "PDU Length (PLEN), bytes" = "nvme-tcp.plen",
@@ -20,8 +20,8 @@ layout! {
     pub struct IcReq[128] of PduHead without 1..2, 3..4 {
         pfv: u16 @ 8 "PDU Format Version (PFV)" = "nvme-tcp.icreq.pfv",
         hpda: u8 @ 10 "Host PDU Data Alignment (HPDA): (n + 1) x 4 bytes, at most 31" = "nvme-tcp.icreq.hpda",
-        hdgst: bool @ 11 [0] "Header digest wanted (HDGST_ENABLE)" = "nvme-tcp.icreq.digest.hdgst",
-        ddgst: bool @ 11 [1] "Data digest wanted (DDGST_ENABLE)" = "nvme-tcp.icreq.digest.ddgst",
+        hdgst: bool @ 11 [0] "Header digest wanted (HDGST_ENABLE)",
+        ddgst: bool @ 11 [1] "Data digest wanted (DDGST_ENABLE)",
         maxr2t: ZeroBased32 @ 12 "Maximum R2Ts outstanding per command (MAXR2T), 0's based" = "nvme-tcp.icreq.maxr2t",
     }
 
@@ -29,9 +29,9 @@ layout! {
     pub struct IcResp[128] of PduHead without 1..2, 3..4 {
         pfv: u16 @ 8 "PDU Format Version (PFV)" = "nvme-tcp.icresp.pfv",
         cpda: u8 @ 10 "Controller PDU Data Alignment (CPDA): (n + 1) x 4 bytes, at most 31" = "nvme-tcp.icresp.cpda",
-        hdgst: bool @ 11 [0] "Header digest in use (HDGST_ENABLE)" = "nvme-tcp.icresp.digest.hdgst",
-        ddgst: bool @ 11 [1] "Data digest in use (DDGST_ENABLE)" = "nvme-tcp.icresp.digest.ddgst",
-        maxh2cdata: u32 @ 12 "Maximum Host to Controller Data length (MAXH2CDATA), bytes" = "nvme-tcp.icresp.maxh2cdata",
+        hdgst: bool @ 11 [0] "Header digest in use (HDGST_ENABLE)",
+        ddgst: bool @ 11 [1] "Data digest in use (DDGST_ENABLE)",
+        maxh2cdata: u32 @ 12 "Maximum Host to Controller Data length (MAXH2CDATA), bytes" = "nvme-tcp.icresp.maxdata",
     }
 
     /// Terminate request of either side (H2CTermReq, C2HTermReq). [NVMe/TCP 1.0, 3.6.2.4 and 3.6.2.5]
@@ -42,22 +42,22 @@ layout! {
 
     /// Command capsule (CapsuleCmd): CH, then the SQE. [NVMe/TCP 1.0, 3.6.2.6]
     pub struct CapsuleCmd[72] of PduHead without 1..2 {
-        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu_hdgst",
-        ddgstf: bool @ 1 [1] "Flags: DDGST present (DDGSTF)" = "nvme-tcp.flags.pdu_ddgst",
+        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu.hdgst",
+        ddgstf: bool @ 1 [1] "Flags: DDGST present (DDGSTF)" = "nvme-tcp.flags.pdu.ddgst",
         sqe: [u8; 64] @ 8 "Submission Queue Entry (SQE)",
     }
 
     /// Response capsule (CapsuleResp): CH, then the CQE. [NVMe/TCP 1.0, 3.6.2.7]
     pub struct CapsuleResp[24] of PduHead without 1..2, 3..4 {
-        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu_hdgst",
+        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu.hdgst",
         cqe: [u8; 16] @ 8 "Completion Queue Entry (CQE)",
     }
 
     /// Host to Controller Data Transfer (H2CData). [NVMe/TCP 1.0, 3.6.2.8]
     pub struct H2cData[24] of PduHead without 1..2 {
-        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu_hdgst",
-        ddgstf: bool @ 1 [1] "Flags: DDGST present (DDGSTF)" = "nvme-tcp.flags.pdu_ddgst",
-        last: bool @ 1 [2] "Flags: last PDU of this R2T (LAST_PDU)" = "nvme-tcp.flags.pdu_data_last",
+        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu.hdgst",
+        ddgstf: bool @ 1 [1] "Flags: DDGST present (DDGSTF)" = "nvme-tcp.flags.pdu.ddgst",
+        last: bool @ 1 [2] "Flags: last PDU of this R2T (LAST_PDU)" = "nvme-tcp.flags.pdu.data_last",
         cccid: Cid @ 8 "Command Capsule CID (CCCID)" = "nvme-tcp.cmd.cid",
         ttag: u16 @ 10 "Transfer Tag (TTAG)" = "nvme-tcp.ttag",
         datao: u32 @ 12 "Data Offset (DATAO), bytes" = "nvme-tcp.data.offset",
@@ -66,10 +66,10 @@ layout! {
 
     /// Controller to Host Data Transfer (C2HData). [NVMe/TCP 1.0, 3.6.2.9]
     pub struct C2hData[24] of PduHead without 1..2 {
-        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu_hdgst",
-        ddgstf: bool @ 1 [1] "Flags: DDGST present (DDGSTF)" = "nvme-tcp.flags.pdu_ddgst",
-        last: bool @ 1 [2] "Flags: last PDU of this command (LAST_PDU)" = "nvme-tcp.flags.pdu_data_last",
-        success: bool @ 1 [3] "Flags: no response capsule follows (SUCCESS)" = "nvme-tcp.flags.pdu_data_success",
+        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu.hdgst",
+        ddgstf: bool @ 1 [1] "Flags: DDGST present (DDGSTF)" = "nvme-tcp.flags.pdu.ddgst",
+        last: bool @ 1 [2] "Flags: last PDU of this command (LAST_PDU)" = "nvme-tcp.flags.pdu.data_last",
+        success: bool @ 1 [3] "Flags: no response capsule follows (SUCCESS)" = "nvme-tcp.flags.pdu.data_success",
         cccid: Cid @ 8 "Command Capsule CID (CCCID)" = "nvme-tcp.cmd.cid",
         datao: u32 @ 12 "Data Offset (DATAO), bytes" = "nvme-tcp.data.offset",
         datal: u32 @ 16 "Data Length (DATAL), bytes" = "nvme-tcp.data.length",
@@ -77,7 +77,7 @@ layout! {
 
     /// Ready to Transfer (R2T): the controller asks for a range of a command's data. [NVMe/TCP 1.0, 3.6.2.10]
     pub struct R2t[24] of PduHead without 1..2, 3..4 {
-        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu_hdgst",
+        hdgstf: bool @ 1 [0] "Flags: HDGST present (HDGSTF)" = "nvme-tcp.flags.pdu.hdgst",
         cccid: Cid @ 8 "Command Capsule CID (CCCID)" = "nvme-tcp.cmd.cid",
         ttag: u16 @ 10 "Transfer Tag (TTAG)" = "nvme-tcp.ttag",
         r2to: u32 @ 12 "Requested Data Offset (R2TO), bytes" = "nvme-tcp.r2t.offset",
