@@ -1,7 +1,15 @@
 //! Checks, faults, verdicts, expectations and reports. Design section 8.
 //!
-//! [`verdict`] says what a check can end with. Read [`Verdict`] first.
+//! [`verdict`] says what a check can end with. Read [`Verdict`] first; [`summary`] makes an exit status of a [`Run`], and
+//! [`report`] tells it.
 
+pub mod expect;
+pub mod report;
+pub mod select;
+pub mod summary;
 pub mod verdict;
 
+pub use expect::Expectations;
+pub use report::{Report, Wall};
+pub use summary::{ExitStatus, Policy, Standing, Summary};
 pub use verdict::{CheckResult, Class, Observation, Run, Verdict};

@@ -1,0 +1,286 @@
+//! Every report format over one hand-made run that has every kind of result, as snapshots.
+//!
+//! Traffic is made from PDUs written out by hand, so that these tests depend on no state machine.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use nvmf_capture::{Direction, Exchange, Recorder};
+use nvmf_conformance::report::console::Console;
+use nvmf_conformance::report::files::{self, OutDir};
+use nvmf_conformance::report::{json, junit, markdown};
+use nvmf_conformance::{CheckResult, Class, Expectations, Observation, Policy, Report, Run, Summary, Verdict, Wall};
+
+const EXPECT: &str = r#"
+stack = "Some stack"
+version = "1.2"
+
+[[known]]
+id = "connect/data/hostnqn-empty"
+verdict = "fail"
+observation = "wrong-answer"
+reason = "answers Invalid Field, not Connect Invalid Parameters"
+
+[[known]]
+id = "nvm/read/beyond-end"
+verdict = "fail"
+reason = "completes with success; mended in 1.2.1"
+
+[[may-fail]]
+id = "keep-alive/timer/expires"
+reason = "looks at its clock every other second"
+
+[[exclude]]
+id = "discovery/"
+reason = "off in this lab"
+"#;
+
+/// ICReq, and the ICResp that accepts it.
+fn handshake() -> Exchange {
+    let client: SocketAddr = "192.0.2.1:50000".parse().expect("an address");
+    let server: SocketAddr = "192.0.2.2:4420".parse().expect("an address");
+    let mut icreq = vec![0_u8; 128];
+    icreq[..8].copy_from_slice(&[0, 0, 128, 0, 128, 0, 0, 0]);
+    icreq[8] = 1;
+    let mut icresp = vec![0_u8; 128];
+    icresp[..8].copy_from_slice(&[1, 0, 128, 0, 128, 0, 0, 0]);
+    icresp[12..16].copy_from_slice(&131_072_u32.to_le_bytes());
+    let mut recorder = Recorder::new(client, server, 1_000_000);
+    recorder.push(Direction::HostToController, 1_250_000, Bytes::from(icreq));
+    recorder.push(Direction::ControllerToHost, 2_000_000, Bytes::from(icresp));
+    recorder.close(Direction::ControllerToHost, 3_500_000, false);
+    Exchange { connections: vec![recorder.finish()] }
+}
+
+fn result(id: &str, verdict: Verdict, observation: Observation, message: &str) -> CheckResult {
+    CheckResult {
+        id: id.into(),
+        says: format!("what {id} asks of a peer"),
+        cites: vec!["TCP-ICREQ-02".into()],
+        class: Class::Safe,
+        verdict,
+        observation,
+        message: message.into(),
+        notes: Vec::new(),
+        findings: Vec::new(),
+        at: None,
+        took: Duration::from_micros(1_500),
+        exchange: Exchange::default(),
+        reproduce: format!("nvmfspec conformance --target 192.0.2.2 --filter {id}"),
+    }
+}
+
+fn run() -> Run {
+    let mut failed = result(
+        "tcp/icreq/pfv-unsupported/one",
+        Verdict::Fail,
+        Observation::WrongAnswer,
+        "expected C2HTermReq fes in {1, 6} fei=8 within 30s\nseen ICResp pfv=0 <&>\u{1b}[2J\u{0}",
+    );
+    failed.says = "a PFV that the controller does not know ends the connection".into();
+    failed.at = Some("tests/checks/tcp/icreq.check:14".into());
+    failed.exchange = handshake();
+    failed.notes = vec!["ICResp after 0.75 ms".into()];
+    failed.findings = vec!["TCP-TERM-01: closed without a TermReq".into()];
+    let mut passed = result("tcp/icreq/first", Verdict::Pass, Observation::AsExpected, "");
+    passed.exchange = handshake();
+    let mut killed =
+        result("tcp/header/plen-zero", Verdict::Fail, Observation::PeerDied, "expected close\nseen: port refuses connections");
+    killed.class = Class::Destructive;
+    killed.cites.push("NO-SUCH-99".into());
+    let results = vec![
+        passed,
+        failed,
+        result("tcp/icreq/maxr2t", Verdict::FailLenient, Observation::SilentClose, "expected C2HTermReq\nseen FIN"),
+        killed,
+        result("connect/data/hostnqn-empty", Verdict::Fail, Observation::WrongAnswer, "expected sct=1 sc=0x82\nseen sct=0 sc=0x02"),
+        result("nvm/read/beyond-end", Verdict::Pass, Observation::AsExpected, ""),
+        result("nvm/read/one|two", Verdict::Warn, Observation::Unexpected, "seen SGHL 1 | `odd`"),
+        result("nvm/write/one", Verdict::Skip, Observation::NotRun, "needs --allow-writes"),
+        result("nvm/write/two", Verdict::Skip, Observation::NotRun, "needs --allow-writes"),
+        result("keep-alive/timer/expires", Verdict::Fail, Observation::Timeout, "expected close within 4s"),
+        result("keep-alive/timer/feature", Verdict::Blocked, Observation::NotRun, "blocked by tcp/icreq/maxr2t"),
+        result("discovery/log/header", Verdict::Skip, Observation::NotRun, "excluded by expect.toml: off in this lab"),
+        result("admin/abort/unknown", Verdict::Error, Observation::NotRun, "script: $cid is not bound"),
+    ];
+    Run {
+        target: "target.example:4420 (192.0.2.2)".into(),
+        subsystem: "nqn.2014-08.org.example:sub_1".into(),
+        world: "real".into(),
+        peer: vec![("VS".into(), "1.4".into()), ("MN".into(), "Model\u{7} X".into())],
+        seed: 7,
+        results,
+        aborted: None,
+    }
+}
+
+/// Gives what every format needs to `tell`.
+fn told<T>(run: &Run, policy: Policy, tell: impl FnOnce(&Report<'_>) -> T) -> T {
+    let expectations = Expectations::parse("expect.toml", EXPECT).expect("a good file");
+    let summary = Summary::of(run, Some(&expectations), policy);
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let wall = Wall { started, took: Duration::from_millis(1_234) };
+    tell(&Report { run, summary: &summary, expectations: Some(&expectations), wall })
+}
+
+fn console(run: &Run, policy: Policy) -> String {
+    told(run, policy, |report| {
+        let mut out = Vec::new();
+        let mut console = Console::plain(&mut out, Some("out".into()));
+        console.plan(run.results.len());
+        for judged in report.judged() {
+            console.started(&judged.result.id);
+            console.finished(&judged);
+            if judged.result.observation == Observation::PeerDied {
+                console.peer_lost(&judged.result.id);
+                console.peer_back();
+            }
+        }
+        console.end(report, &["reports are in out".to_owned()]);
+        String::from_utf8(out).expect("text")
+    })
+}
+
+#[test]
+fn json_report() {
+    insta::assert_snapshot!(told(&run(), Policy::default(), json::render));
+}
+
+#[test]
+fn junit_report() {
+    insta::assert_snapshot!(told(&run(), Policy::default(), |r| junit::render(r).expect("XML")));
+}
+
+#[test]
+fn markdown_report() {
+    insta::assert_snapshot!(told(&run(), Policy::default(), markdown::render));
+}
+
+#[test]
+fn console_report() {
+    insta::assert_snapshot!(console(&run(), Policy::default()));
+}
+
+#[test]
+fn the_last_line_is_the_count_whatever_happened() {
+    let mut broken = run();
+    broken.aborted = Some("interrupted".into());
+    let text = console(&broken, Policy { strict: true, lenient: true });
+    let mut lines = text.lines().rev();
+    assert_eq!(lines.next(), Some("3 passed, 3 failed, 0 warned, 1 blocked, 3 skipped"));
+    assert_eq!(lines.next(), Some("the run is not whole: interrupted"));
+    assert!(text.ends_with("skipped\n"));
+    let nothing = console(&Run::default(), Policy::default());
+    assert_eq!(nothing.lines().last(), Some("0 passed, 0 failed, 0 warned, 0 blocked, 0 skipped"));
+}
+
+#[test]
+fn what_the_peer_sends_reaches_no_terminal_and_breaks_no_xml() {
+    let policy = Policy::default();
+    let texts =
+        [console(&run(), policy), told(&run(), policy, markdown::render), told(&run(), policy, |r| junit::render(r).expect("XML"))];
+    for text in texts {
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
+        assert!(text.contains("\\u{1b}"), "{text}");
+    }
+}
+
+#[test]
+fn only_the_wall_clock_tells_two_like_runs_apart() {
+    let run = run();
+    let summary = Summary::of(&run, None, Policy::default());
+    let render = |seconds| {
+        let started = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let wall = Wall { started, took: Duration::from_secs(seconds) };
+        let text = json::render(&Report { run: &run, summary: &summary, expectations: None, wall });
+        let mut value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let wall = value.as_object_mut().expect("an object").remove("wall");
+        (value, wall)
+    };
+    let (first, second) = (render(1), render(2));
+    assert_eq!(first.0, second.0);
+    assert_ne!(first.1, second.1);
+}
+
+#[test]
+fn traffic_that_differs_has_another_hash() {
+    let hash = |exchange: Exchange| {
+        let mut run = Run { results: vec![result("a/b/c", Verdict::Pass, Observation::AsExpected, "")], ..Run::default() };
+        run.results[0].exchange = exchange;
+        let text = told(&run, Policy::default(), json::render);
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        value["checks"][0]["traffic"]["hash"].as_str().expect("a hash").to_owned()
+    };
+    let mut later = handshake();
+    later.connections[0].events[1].at_ns += 1;
+    let mut reset = handshake();
+    let last = reset.connections[0].events.last_mut().expect("the close");
+    last.kind = nvmf_capture::EventKind::Closed { reset: true };
+    let hashes = [Exchange::default(), handshake(), later, reset].map(hash);
+    for (at, one) in hashes.iter().enumerate() {
+        assert!(!hashes[at + 1..].contains(one), "{hashes:?}");
+    }
+}
+
+#[test]
+fn the_folder_gets_a_trace_and_a_pcapng_a_check_and_three_reports() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("deep/out");
+    let out = OutDir::open(&path).expect("a writable folder");
+    let run = run();
+    for result in &run.results {
+        out.write_check(result).expect("written");
+    }
+    let errors = told(&run, Policy::default(), |report| out.write_reports(report));
+    assert!(errors.is_empty(), "{errors:?}");
+    let mut names: Vec<String> = std::fs::read_dir(&path)
+        .expect("the folder")
+        .map(|e| e.expect("a file").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "junit.xml",
+            "report.json",
+            "report.md",
+            "tcp.icreq.first.pcapng",
+            "tcp.icreq.first.trace.txt",
+            "tcp.icreq.pfv-unsupported.one.pcapng",
+            "tcp.icreq.pfv-unsupported.one.trace.txt",
+        ]
+    );
+    let text = std::fs::read_to_string(path.join("tcp.icreq.pfv-unsupported.one.trace.txt")).expect("a trace");
+    insta::assert_snapshot!(text);
+    let capture = std::fs::read(path.join("tcp.icreq.first.pcapng")).expect("a capture");
+    let read = nvmf_capture::Capture::read(capture.as_slice()).expect("a capture that can be read");
+    let pdus: usize = read.exchange().connections.iter().map(|c| c.pdus().count()).sum();
+    assert_eq!(pdus, 2);
+}
+
+#[test]
+fn a_folder_or_file_that_cannot_be_written_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "kept").expect("written");
+    let below = file.join("out");
+    let error = OutDir::open(&below).expect_err("a file is no folder").to_string();
+    assert!(error.starts_with(&format!("cannot write {}: ", below.display())), "{error}");
+    assert!(files::check_writable(&below).is_err());
+    assert!(files::check_writable(dir.path()).is_err());
+    assert!(files::check_writable(&file).is_ok());
+    assert_eq!(std::fs::read_to_string(&file).expect("still there"), "kept");
+    let fresh = dir.path().join("new.json");
+    assert!(files::check_writable(&fresh).is_ok() && !fresh.exists());
+}
+
+#[test]
+fn a_folder_that_goes_away_during_the_run_spoils_no_other_report() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("out");
+    let out = OutDir::open(&path).expect("a writable folder");
+    std::fs::remove_dir(&path).expect("removed");
+    let errors = told(&run(), Policy::default(), |report| out.write_reports(report));
+    assert_eq!(errors.len(), 3);
+}
