@@ -6,5 +6,8 @@
 pub mod ast;
 pub mod error;
 pub mod parse;
+pub mod pattern;
+pub mod player;
+pub mod value;
 
 pub use error::ScriptError;

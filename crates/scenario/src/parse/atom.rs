@@ -175,7 +175,10 @@ impl<'a> Cursor<'a> {
         }
         if self.rest.starts_with("hex:") {
             let start = self.clone();
-            return self.run(hex_bytes).map(Expr::Hex).ok_or_else(|| start.fault("`hex:` and an even number of hexadecimal digits"));
+            return self
+                .run(hex_bytes)
+                .map(Expr::Hex)
+                .ok_or_else(|| start.fault("`hex:` and an even number of hexadecimal digits"));
         }
         // a status such as 0/02h is a word, though it begins with a digit
         if let Some(s) = self.run(status_word) {
@@ -200,7 +203,9 @@ impl<'a> Cursor<'a> {
             *self = call;
             return Ok(Expr::Call(f.to_owned(), self.list(")")?));
         }
-        self.run(word).map(|w| Expr::Word(w.to_owned())).ok_or_else(|| self.fault("a value: number, \"text\", $name, {set} or word"))
+        self.run(word)
+            .map(|w| Expr::Word(w.to_owned()))
+            .ok_or_else(|| self.fault("a value: number, \"text\", $name, {set} or word"))
     }
 
     fn list(&mut self, close: &str) -> Result<Vec<Expr>, Fault> {
@@ -253,8 +258,9 @@ impl<'a> Cursor<'a> {
     /// `name=value`, `byte[12]=value`, or a bare `name` for `name=1`.
     pub(super) fn assign(&mut self) -> Result<Assign, Fault> {
         let place = self.place();
+        let dotted = |i| recognize(pair(name, opt(preceded(char('.'), name)))).parse(i);
         let (name, index) = self
-            .run(|i| pair(name, opt(delimited(char('['), number, char(']')))).parse(i))
+            .run(|i| pair(dotted, opt(delimited(char('['), number, char(']')))).parse(i))
             .ok_or_else(|| self.fault("a field name"))?;
         let value = if self.eat_mark("=") { self.expr()? } else { Expr::Int(1) };
         Ok(Assign { name: name.to_owned(), index, value, place })
@@ -273,8 +279,11 @@ impl<'a, O, P: Parser<&'a str, Output = O, Error = nom::error::Error<&'a str>>> 
 }
 
 fn name(i: &str) -> IResult<&str, &str> {
-    recognize(pair(take_while1(|c: char| c.is_ascii_alphabetic() || c == '_'), take_while(|c: char| c.is_ascii_alphanumeric() || c == '_')))
-        .parse(i)
+    recognize(pair(
+        take_while1(|c: char| c.is_ascii_alphabetic() || c == '_'),
+        take_while(|c: char| c.is_ascii_alphanumeric() || c == '_'),
+    ))
+    .parse(i)
 }
 
 fn word(i: &str) -> IResult<&str, &str> {

@@ -192,7 +192,8 @@ fn grade(c: &mut Cursor<'_>) -> Option<Grade> {
 /// Conditions until a reserved word, a mark or the end.
 pub(super) fn conds(c: &mut Cursor<'_>) -> Result<Vec<Cond>, Fault> {
     let mut out = Vec::new();
-    while !c.at_end() && !RESERVED.contains(&c.peek()) && !starts_mark(c) && c.peek().starts_with(|x: char| x.is_ascii_lowercase()) {
+    while !c.at_end() && !RESERVED.contains(&c.peek()) && !starts_mark(c) && c.peek().starts_with(|x: char| x.is_ascii_lowercase())
+    {
         out.push(c.cond()?);
     }
     Ok(out)

@@ -1,0 +1,276 @@
+//! What comes next, and whether it is what the script expects.
+
+use std::time::Duration;
+
+use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, Cqe, PropertyGetResponse, QueuesGranted};
+use nvmf_wire::tcp::{C2hData, CapsuleResp, Pdu, PduHead, PduType};
+use nvmf_wire::{Field, Layout, Status, Structure, Value};
+
+use super::compose::coded;
+use super::conn::{Ended, Next};
+use super::eval::{show, show_cond};
+use super::{PATIENCE, Player, Seen, Step, StopKind};
+use crate::ast::{Alternative, Awaited, Cond, Expr, Grade, Op};
+use crate::pattern::mismatch;
+use crate::value::{Val, compare, status};
+
+impl Player<'_> {
+    /// `expect …`.
+    pub(super) fn expect(&mut self, i: usize, any: &[Alternative], within: Option<Duration>) -> Step {
+        let until = self.net.now() + self.patience(within.unwrap_or(PATIENCE));
+        let next = self.conns[i].next(&mut *self.net, until);
+        let mut near = String::new();
+        for alt in any {
+            let bound = self.vars.clone();
+            match self.meets(i, &next, &alt.what)? {
+                Met::Yes(mut notes) => {
+                    if let Next::Pdu(p) = &next {
+                        self.conns[i].seen(p);
+                    }
+                    self.notes.append(&mut notes);
+                    let text = alt.text.clone().unwrap_or_default();
+                    return match alt.grade {
+                        Grade::Ok if text.is_empty() => Ok(()),
+                        Grade::Ok => {
+                            self.notes.push(text);
+                            Ok(())
+                        }
+                        g => {
+                            let seen = self.words_of(i, &next);
+                            let colon = if text.is_empty() { "" } else { ": " };
+                            let word = observation(&next);
+                            self.grade(g, word, format!("{text}{colon}seen {seen}"))
+                        }
+                    };
+                }
+                Met::No(why) => {
+                    self.vars = bound;
+                    if near.is_empty() {
+                        near = why;
+                    }
+                }
+            }
+        }
+        let wanted = any.iter().map(|a| describe(&a.what)).collect::<Vec<_>>().join(" | ");
+        let near = if near.is_empty() { near } else { format!(" ({near})") };
+        let message = format!("expected {wanted}; seen {}{near}", self.words_of(i, &next));
+        let term = any.iter().any(|a| matches!(&a.what, Awaited::Pdu { pdu, .. } if pdu == "C2HTermReq"));
+        let silent = any.iter().any(|a| matches!(a.what, Awaited::Silence));
+        let word = if silent { Seen::Unexpected } else { observation(&next) };
+        // the effect is right: the connection is gone, and the terminate request alone is missing
+        let grade = if term && matches!(next, Next::Ended(_)) { Grade::Lenient } else { Grade::Fail };
+        Err(self.stop(StopKind::Graded(grade), word, message))
+    }
+
+    fn meets(&mut self, i: usize, next: &Next, what: &Awaited) -> Step<Met> {
+        match (what, next) {
+            (Awaited::Close, Next::Ended(_)) | (Awaited::Silence, Next::Nothing(0)) => Ok(Met::Yes(Vec::new())),
+            (Awaited::Pdu { pdu, conds }, Next::Pdu(p)) => {
+                let name = p.ptype().name().unwrap_or("PDU");
+                if pdu != "any" && pdu != name {
+                    return Ok(Met::No(String::new()));
+                }
+                self.conditions(i, p, conds)
+            }
+            (Awaited::Pdu { pdu, conds }, _) if pdu == "any" && conds.is_empty() => Ok(Met::Yes(Vec::new())),
+            _ => Ok(Met::No(String::new())),
+        }
+    }
+
+    /// Whether a PDU meets all conditions; a response has to carry the CID sent last, unless `cid` is a condition.
+    pub(super) fn conditions(&mut self, i: usize, pdu: &Pdu, conds: &[Cond]) -> Step<Met> {
+        let mut notes = Vec::new();
+        if pdu.ptype() == PduType::CAPSULE_RESP && !conds.iter().any(|c| c.name == "cid") {
+            let cid = cqe_of(pdu).cid().0;
+            let want = self.conns[i].last_cid;
+            if cid != want {
+                return Ok(Met::No(format!("cid={cid}, not {want}")));
+            }
+        }
+        for c in conds {
+            self.place.column = c.place.column;
+            if let Some(why) = self.condition(i, pdu, c, &mut notes)? {
+                return Ok(Met::No(why));
+            }
+        }
+        Ok(Met::Yes(notes))
+    }
+
+    /// `None` where the condition holds.
+    fn condition(&mut self, i: usize, pdu: &Pdu, c: &Cond, notes: &mut Vec<String>) -> Step<Option<String>> {
+        match c.name.as_str() {
+            "hdgst" | "ddgst" if !has_own(pdu, &c.name) => return self.digest_is(pdu, c),
+            "reserved" => return Ok(reserved(pdu).map(|(what, at)| format!("reserved byte {at} of {what} is not 0"))),
+            "offender" => {
+                let sent = &self.conns[i].last_sent;
+                let same = !pdu.data.is_empty() && sent.starts_with(&pdu.data);
+                return Ok((!same).then(|| format!("its data ({} bytes) is not the begin of the PDU sent", pdu.data.len())));
+            }
+            "pattern" => {
+                let (Expr::Word(name), Ok(h)) = (&c.value, C2hData::read(&pdu.header)) else {
+                    return Err(self.script("pattern=NAME, of a C2HData"));
+                };
+                let at = self.conns[i].sent.get(&h.cccid().0).map_or(0, |s| s.at);
+                return Ok(mismatch(name, at + u64::from(h.datao()), &pdu.data));
+            }
+            _ => {}
+        }
+        let Some((field, buf)) = find(pdu, &c.name) else {
+            return Err(self.script(format!("no field `{}` in {}", c.name, pdu.ptype())));
+        };
+        let seen = match (c.name.as_str(), field.map(|f| f.get(&buf))) {
+            ("status", _) => Val::Int(u64::from(cqe_of(pdu).status().code().0)),
+            ("length", _) => Val::Int(pdu.data.len() as u64),
+            (_, Some(Value::Int(n))) => Val::Int(n),
+            (_, Some(Value::Bytes(b))) => Val::Bytes(b),
+            (_, None) => Val::Int(0),
+        };
+        if let (Expr::Var(name, None), Op::Equal) = (&c.value, c.op)
+            && !self.vars.contains_key(name)
+        {
+            self.vars.insert(name.clone(), seen);
+            return Ok(None);
+        }
+        let want = self.wanted(&c.value, field)?;
+        let holds = compare(&seen, c.op, &want).map_err(|e| self.script(format!("{}: {e}", c.name)))?;
+        let shown = if c.name == "status" { show_status(&seen) } else { seen.show() };
+        if holds && matches!(c.op, Op::In) {
+            notes.push(format!("{}={shown}, accepted{}", c.name, show_cond(c).trim_start_matches(&c.name)));
+        }
+        Ok((!holds).then(|| format!("{}={shown}, not {}", c.name, show(&c.value))))
+    }
+
+    /// A wanted value; words are statuses or names of the field's coded values.
+    fn wanted(&self, e: &Expr, field: Option<&'static Field>) -> Step<Val> {
+        match e {
+            Expr::Word(w) => {
+                let n = field.and_then(|f| coded(f, w)).or_else(|| status(w));
+                n.map(Val::Int).ok_or_else(|| self.script(format!("`{w}` is no value of this field and no status")))
+            }
+            Expr::Set(items) => {
+                let mut out = Vec::new();
+                for x in items {
+                    match self.wanted(x, field)? {
+                        Val::Set(s) => out.extend(s),
+                        v => {
+                            let n = v.int().map_err(|e| self.script(e))?;
+                            out.push((n, n));
+                        }
+                    }
+                }
+                Ok(Val::Set(out))
+            }
+            e => match self.eval(e)? {
+                Val::Word(w) => self.wanted(&Expr::Word(w), field),
+                v => Ok(v),
+            },
+        }
+    }
+
+    fn digest_is(&self, pdu: &Pdu, c: &Cond) -> Step<Option<String>> {
+        let (there, ok) = match c.name.as_str() {
+            "hdgst" => (pdu.hdgst.is_some(), pdu.hdgst_ok()),
+            _ => (pdu.ddgst.is_some(), pdu.ddgst_ok()),
+        };
+        let holds = match &c.value {
+            Expr::Word(w) if w == "ok" => there && ok,
+            Expr::Word(w) if w == "none" => !there,
+            _ => return Err(self.script(format!("{}=ok or {}=none", c.name, c.name))),
+        };
+        let seen = if !there {
+            "none"
+        } else if ok {
+            "right"
+        } else {
+            "wrong"
+        };
+        Ok((!holds).then(|| format!("{} is {seen}", c.name.to_uppercase())))
+    }
+
+    /// What came, in words.
+    pub(super) fn words_of(&self, i: usize, next: &Next) -> String {
+        match next {
+            Next::Pdu(p) => self.conns[i].words(p),
+            Next::Garbage(why) => format!("bytes that are no NVMe/TCP PDU: {why}"),
+            Next::Ended(Ended::Fin) => "the connection closed".into(),
+            Next::Ended(Ended::Rst) => "the connection reset".into(),
+            Next::Nothing(0) => "nothing within the time".into(),
+            Next::Nothing(n) => format!("only {n} bytes of a PDU within the time"),
+        }
+    }
+}
+
+/// Whether an alternative was met: with notes, or why not.
+pub(super) enum Met {
+    Yes(Vec<String>),
+    No(String),
+}
+
+pub(super) fn observation(next: &Next) -> Seen {
+    match next {
+        Next::Pdu(_) | Next::Garbage(_) => Seen::WrongAnswer,
+        Next::Ended(Ended::Fin) => Seen::Close,
+        Next::Ended(Ended::Rst) => Seen::Reset,
+        Next::Nothing(_) => Seen::Timeout,
+    }
+}
+
+fn describe(what: &Awaited) -> String {
+    match what {
+        Awaited::Close => "close".into(),
+        Awaited::Silence => "silence".into(),
+        Awaited::Pdu { pdu, conds } if conds.is_empty() => pdu.clone(),
+        Awaited::Pdu { pdu, conds } => format!("{pdu} {}", conds.iter().map(show_cond).collect::<Vec<_>>().join(" ")),
+    }
+}
+
+pub(super) fn cqe_of(pdu: &Pdu) -> Cqe {
+    CapsuleResp::read(&pdu.header).map(|c| Cqe::from_bytes(c.cqe())).unwrap_or_default()
+}
+
+fn has_own(pdu: &Pdu, name: &str) -> bool {
+    pdu.ptype().layout().is_some_and(|l| l.field(name).is_some())
+}
+
+/// Field and the bytes that it is read from: of the PDU, of the CQE, or of one of the responses.
+fn find(pdu: &Pdu, name: &str) -> Option<(Option<&'static Field>, Vec<u8>)> {
+    if matches!(name, "status" | "length") {
+        return Some((None, Vec::new()));
+    }
+    let layout = pdu.ptype().layout().unwrap_or(PduHead::LAYOUT);
+    if let Some(f) = layout.field(name) {
+        return Some((Some(f), pdu.header.to_vec()));
+    }
+    if pdu.ptype() != PduType::CAPSULE_RESP {
+        return PduHead::LAYOUT.field(name).map(|f| (Some(f), pdu.header.to_vec()));
+    }
+    let cqe = cqe_of(pdu);
+    let tables: [&'static Layout; 6] = [
+        Cqe::LAYOUT,
+        ConnectResponse::LAYOUT,
+        ConnectInvalid::LAYOUT,
+        PropertyGetResponse::LAYOUT,
+        AsyncEventResponse::LAYOUT,
+        QueuesGranted::LAYOUT,
+    ];
+    tables.iter().find_map(|l| l.field(name)).map(|f| (Some(f), cqe.as_bytes().to_vec()))
+}
+
+/// The first reserved byte that is not 0: of the PDU's header, or of the CQE in it.
+fn reserved(pdu: &Pdu) -> Option<(&'static str, usize)> {
+    let layout = pdu.ptype().layout()?;
+    if let Some(at) = layout.reserved_set(&pdu.header) {
+        return Some((layout.name, at));
+    }
+    if pdu.ptype() == PduType::CAPSULE_RESP {
+        return Cqe::LAYOUT.reserved_set(cqe_of(pdu).as_bytes()).map(|at| ("CQE", at));
+    }
+    pdu.pad.iter().position(|b| *b != 0).map(|at| ("PAD", at))
+}
+
+pub(super) fn show_status(v: &Val) -> String {
+    match v {
+        Val::Int(n) => Status(*n as u16).show(true).to_string(),
+        v => v.show(),
+    }
+}

@@ -1,0 +1,361 @@
+//! The raw player: plays a check's statements against a peer. It builds every byte itself, may send anything, and owns its
+//! connections; the engine's host has no part in it (design invariant I2).
+//!
+//! [`Player`] walks the statements; [`conn`] is a connection, [`compose`] makes PDUs from fields, [`expect`] judges what comes,
+//! [`verbs`] does whole commands and the way up to an association, [`eval`] expressions.
+
+mod compose;
+mod conn;
+mod eval;
+mod expect;
+mod verbs;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use nvmf_capture::Exchange;
+use nvmf_seam::{Network, OpenError};
+
+use conn::Conn;
+pub use conn::Ended;
+
+use crate::ast::{End, Grade, Place, Stmt, Test, What};
+use crate::value::{Val, compare, show_op};
+
+/// What a script is played against.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Where it is.
+    pub addr: SocketAddr,
+    /// Host NQN used for Connect.
+    pub hostnqn: String,
+    /// Host Identifier used for Connect.
+    pub hostid: [u8; 16],
+    /// Subsystem under test.
+    pub subnqn: String,
+    /// The discovery service's NQN.
+    pub discnqn: String,
+    /// Values bound from the start besides those.
+    pub facts: BTreeMap<String, Val>,
+    /// Multiplies every patience.
+    pub time_scale: f64,
+}
+
+/// How a script ended before its last statement, or what it has to say.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    /// What it means.
+    pub kind: StopKind,
+    /// Expected, seen.
+    pub message: String,
+    /// What was seen, in one word.
+    pub seen: Seen,
+    /// The statement.
+    pub place: Place,
+}
+
+/// What an early end means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopKind {
+    /// A grade of the script.
+    Graded(Grade),
+    /// A verb could not do what the script needs; the check named is the one that judges this.
+    Prerequisite(&'static str),
+    /// The script is wrong.
+    Script,
+    /// Our side broke.
+    Harness,
+}
+
+/// What was seen, so that a timeout, a wrong answer and a silent close are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// What was expected.
+    Expected,
+    /// Nothing within the time.
+    Timeout,
+    /// Another PDU or another value.
+    WrongAnswer,
+    /// FIN without a word.
+    Close,
+    /// RST.
+    Reset,
+    /// Something where nothing should have come.
+    Unexpected,
+    /// Data that differs.
+    WrongData,
+    /// The peer could not be connected to.
+    Unreachable,
+    /// Nothing was tried.
+    NotRun,
+}
+
+/// What playing a script gave.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// The end, where it was not the last statement.
+    pub stop: Option<Stop>,
+    /// A *should* unmet on the way: first one.
+    pub warning: Option<Stop>,
+    /// Exact values worth recording.
+    pub notes: Vec<String>,
+    /// Everything that crossed the wire.
+    pub exchange: Exchange,
+    /// How long it took, in the world's time.
+    pub took: Duration,
+}
+
+/// Most statements that one script may run, repeats included: a script cannot hang us.
+const MAX_STEPS: usize = 100_000;
+/// Patience of a statement without `within`.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Step<T = ()> = Result<T, Stop>;
+
+/// Plays one script.
+pub struct Player<'a> {
+    net: &'a mut dyn Network,
+    peer: &'a Peer,
+    vars: BTreeMap<String, Val>,
+    conns: Vec<Conn>,
+    /// Connection that statements without `via` mean.
+    current: Option<usize>,
+    /// Admin connection of the association that `connect io` extends.
+    admin: Option<usize>,
+    notes: Vec<String>,
+    warning: Option<Stop>,
+    steps: usize,
+    place: Place,
+}
+
+impl<'a> Player<'a> {
+    /// A player with `vars` bound besides the peer's facts.
+    pub fn new(net: &'a mut dyn Network, peer: &'a Peer, vars: BTreeMap<String, Val>) -> Self {
+        let mut all = peer.facts.clone();
+        all.insert("hostnqn".into(), Val::Text(peer.hostnqn.clone()));
+        all.insert("subnqn".into(), Val::Text(peer.subnqn.clone()));
+        all.insert("discnqn".into(), Val::Text(peer.discnqn.clone()));
+        all.insert("hostid".into(), Val::Bytes(peer.hostid.to_vec()));
+        all.extend(vars);
+        Self {
+            net,
+            peer,
+            vars: all,
+            conns: Vec::new(),
+            current: None,
+            admin: None,
+            notes: Vec::new(),
+            warning: None,
+            steps: 0,
+            place: Place::default(),
+        }
+    }
+
+    /// Plays `body` to its end or to the first stop, then closes what is open.
+    pub fn play(mut self, body: &[Stmt]) -> Played {
+        let begun = self.net.now();
+        let stop = self.block(body).err();
+        let took = self.net.now().since(begun);
+        for i in 0..self.conns.len() {
+            self.drain(i);
+            self.end_connection(i, End::Close);
+        }
+        let connections = self.conns.into_iter().map(Conn::into_recording).collect();
+        Played { stop, warning: self.warning, notes: self.notes, exchange: Exchange { connections }, took }
+    }
+
+    /// A value bound so far; for the probe of a peer.
+    pub fn lookup(&self, name: &str) -> Option<&Val> {
+        self.vars.get(name)
+    }
+
+    /// Plays `body` and gives the values bound, for the probe of a peer.
+    pub fn probe(mut self, body: &[Stmt]) -> (Played, BTreeMap<String, Val>) {
+        let mut vars = BTreeMap::new();
+        let begun = self.net.now();
+        let stop = self.block(body).err();
+        let took = self.net.now().since(begun);
+        for i in 0..self.conns.len() {
+            self.end_connection(i, End::Close);
+        }
+        std::mem::swap(&mut vars, &mut self.vars);
+        let connections = self.conns.into_iter().map(Conn::into_recording).collect();
+        (Played { stop, warning: self.warning, notes: self.notes, exchange: Exchange { connections }, took }, vars)
+    }
+
+    fn block(&mut self, body: &[Stmt]) -> Step {
+        for s in body {
+            self.place = s.place;
+            self.steps += 1;
+            if self.steps > MAX_STEPS {
+                return Err(self.stop(StopKind::Script, Seen::NotRun, format!("more than {MAX_STEPS} statements")));
+            }
+            self.statement(s)?;
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self, s: &Stmt) -> Step {
+        match &s.what {
+            What::Open { name } => self.open(name.as_deref()).map(|_| ()),
+            What::Connect { kind, name, with } => self.connect(kind, name.as_deref(), with),
+            What::Send { pdu, command, with, mode } => {
+                let i = self.conn_of(s)?;
+                self.send(i, pdu, command.as_deref(), with, mode)
+            }
+            What::SendBytes { bytes, mode } => {
+                let i = self.conn_of(s)?;
+                let bytes = self.eval(bytes)?.bytes().map_err(|e| self.script(e))?;
+                self.transmit(i, bytes, mode)
+            }
+            What::Expect { any, within } => {
+                let i = self.conn_of(s)?;
+                self.expect(i, any, *within)
+            }
+            What::Command { name, with, status, bind, grade, text } => {
+                let i = self.conn_of(s)?;
+                self.command(i, name, with, status, bind.as_deref(), *grade, text.as_deref())
+            }
+            What::Transfer { write, with } => {
+                let i = self.conn_of(s)?;
+                self.transfer(i, *write, with)
+            }
+            What::Assert { test, grade, text } => self.assert(test, *grade, text.as_deref()),
+            What::Let { name, value } => {
+                let v = self.eval(value)?;
+                self.vars.insert(name.clone(), v);
+                Ok(())
+            }
+            What::Await { property, cond, within } => {
+                let i = self.conn_of(s)?;
+                self.await_property(i, property, cond, *within)
+            }
+            What::Wait(d) => {
+                let until = self.net.now() + self.patience(*d);
+                self.net.sleep(until);
+                Ok(())
+            }
+            What::End(how) => {
+                let i = self.conn_of(s)?;
+                self.end_connection(i, *how);
+                Ok(())
+            }
+            What::Note(text, values) => {
+                let mut line = text.clone();
+                for v in values {
+                    line = format!("{line} {}", self.eval(v)?.show());
+                }
+                self.notes.push(line);
+                Ok(())
+            }
+            What::Repeat(n, body) => self.repeat(n, body),
+            What::If(test, body) => {
+                if self.holds(test)? {
+                    self.block(body)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Names bound inside are forgotten after each round, so that `ttag=$t` binds anew.
+    fn repeat(&mut self, n: &crate::ast::Expr, body: &[Stmt]) -> Step {
+        let n = self.int(n)?;
+        let outer: Vec<String> = self.vars.keys().cloned().collect();
+        for i in 0..n {
+            self.vars.insert("i".into(), Val::Int(i));
+            self.block(body)?;
+            let kept = ["cid", "cntlid", "icresp", "i"];
+            self.vars.retain(|k, _| outer.contains(k) || kept.contains(&k.as_str()));
+        }
+        Ok(())
+    }
+
+    fn holds(&mut self, test: &Test) -> Step<bool> {
+        let (l, r) = (self.eval(&test.left)?, self.eval(&test.right)?);
+        compare(&l, test.op, &r).map_err(|e| self.script(e))
+    }
+
+    fn assert(&mut self, test: &Test, grade: Grade, text: Option<&str>) -> Step {
+        if self.holds(test)? {
+            return Ok(());
+        }
+        let (l, r) = (self.eval(&test.left)?.show(), self.eval(&test.right)?.show());
+        let shown = format!("{}{}{}", eval::show(&test.left), show_op(test.op), eval::show(&test.right));
+        let message = format!(
+            "{}expected {shown}; seen {l}, wanted {}{r}",
+            text.map_or(String::new(), |t| format!("{t}: ")),
+            show_op(test.op)
+        );
+        self.grade(grade, Seen::WrongAnswer, message)
+    }
+
+    /// Ends the script with `grade`, or notes it and goes on for `ok` and `warn`.
+    fn grade(&mut self, grade: Grade, seen: Seen, message: String) -> Step {
+        match grade {
+            Grade::Ok => {
+                self.notes.push(message);
+                Ok(())
+            }
+            Grade::Warn => {
+                let stop = self.stop(StopKind::Graded(grade), seen, message);
+                self.warning.get_or_insert(stop);
+                Ok(())
+            }
+            _ => Err(self.stop(StopKind::Graded(grade), seen, message)),
+        }
+    }
+
+    fn stop(&self, kind: StopKind, seen: Seen, message: impl Into<String>) -> Stop {
+        Stop { kind, message: message.into(), seen, place: self.place }
+    }
+
+    fn script(&self, why: impl Into<String>) -> Stop {
+        self.stop(StopKind::Script, Seen::NotRun, why)
+    }
+
+    fn patience(&self, d: Duration) -> Duration {
+        d.mul_f64(self.peer.time_scale.max(0.001))
+    }
+
+    fn conn_of(&self, s: &Stmt) -> Step<usize> {
+        match &s.via {
+            Some(name) => {
+                let hit = self.conns.iter().rposition(|c| c.name() == Some(name.as_str()));
+                hit.ok_or_else(|| self.script(format!("no connection named `{name}`")))
+            }
+            None => self.current.ok_or_else(|| self.script("no connection is open yet; expected `open` or `connect` before")),
+        }
+    }
+
+    fn open(&mut self, name: Option<&str>) -> Step<usize> {
+        let patience = self.patience(PATIENCE);
+        match self.net.open(self.peer.addr, patience) {
+            Ok(link) => {
+                let at = self.net.now();
+                self.conns.push(Conn::new(link, name, self.peer.addr, self.conns.len(), at));
+                self.current = Some(self.conns.len() - 1);
+                Ok(self.conns.len() - 1)
+            }
+            Err(e) => {
+                let kind = match e {
+                    OpenError::Other(_) => StopKind::Harness,
+                    _ => StopKind::Prerequisite("tcp/icreq/answered"),
+                };
+                Err(self.stop(kind, Seen::Unreachable, format!("{}: {e}", self.peer.addr)))
+            }
+        }
+    }
+
+    fn end_connection(&mut self, i: usize, how: End) {
+        let now = self.net.now();
+        let c = &mut self.conns[i];
+        c.flush_held(&mut *self.net);
+        match how {
+            End::Shutdown => self.net.shutdown(c.link),
+            End::Close | End::Reset => self.net.close(c.link, how == End::Reset),
+        }
+        c.we_ended(now, how);
+    }
+}
