@@ -345,7 +345,7 @@ fn duration(i: &str) -> IResult<&str, Duration> {
 
 fn hex_bytes(i: &str) -> IResult<&str, Vec<u8>> {
     map_res(preceded(tag("hex:"), hex_digit1), |s: &str| {
-        if s.len() % 2 != 0 {
+        if !s.len().is_multiple_of(2) {
             return Err(());
         }
         (0..s.len()).step_by(2).map(|k| u8::from_str_radix(&s[k..k + 2], 16).map_err(|_| ())).collect()

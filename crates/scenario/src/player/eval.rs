@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::{Player, Step};
+use super::{FACTS, Player, Seen, Step, StopKind};
 use crate::ast::Expr;
 use crate::pattern::pattern;
 use crate::value::{Val, show_op};
@@ -20,7 +20,7 @@ impl Player<'_> {
             Expr::Hex(b) => Val::Bytes(b.clone()),
             Expr::Word(w) => Val::Word(w.clone()),
             Expr::Var(name, field) => {
-                let v = self.vars.get(name).ok_or_else(|| self.script(format!("`${name}` is bound to nothing")))?;
+                let v = self.vars.get(name).ok_or_else(|| self.unbound(name))?;
                 match field {
                     Some(f) => v.field(f).map_err(|why| self.script(why))?,
                     None => v.clone(),
@@ -43,6 +43,15 @@ impl Player<'_> {
             Expr::Binary(op, a, b) => self.binary(*op, self.int(a)?, self.int(b)?)?,
             Expr::Call(f, args) => self.call(f, args)?,
         })
+    }
+
+    /// A fact that the probe of the peer could not learn is the peer's fault; any other name is the script's.
+    fn unbound(&self, name: &str) -> super::Stop {
+        let (kind, why) = match FACTS.contains(&name) {
+            true => (StopKind::Prerequisite("fabrics/connect/enable"), "could not be learnt from the peer"),
+            false => (StopKind::Script, "is bound to nothing"),
+        };
+        self.stop(kind, Seen::NotRun, format!("`${name}` {why}"))
     }
 
     fn binary(&self, op: char, a: u64, b: u64) -> Step<Val> {

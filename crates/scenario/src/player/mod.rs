@@ -26,8 +26,12 @@ use crate::value::{Val, compare, show_op};
 /// What a script is played against.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Where it is.
+    /// Where the subsystem under test is.
     pub addr: SocketAddr,
+    /// Where the discovery service is.
+    pub discovery: SocketAddr,
+    /// False where the discovery service is known not to answer there.
+    pub serves_discovery: bool,
     /// Host NQN used for Connect.
     pub hostnqn: String,
     /// Host Identifier used for Connect.
@@ -106,6 +110,9 @@ pub struct Played {
     pub took: Duration,
 }
 
+/// What a probe learns of a peer, besides its names: bound before a check begins.
+pub const FACTS: &[&str] =
+    &["cap", "vs", "id", "nsid", "block", "blocks", "lba", "incapsule", "mdts", "hdgst", "ddgst", "icresp"];
 /// Most statements that one script may run, repeats included: a script cannot hang us.
 const MAX_STEPS: usize = 100_000;
 /// Patience of a statement without `within`.
@@ -152,8 +159,8 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Plays `body` to its end or to the first stop, then closes what is open.
-    pub fn play(mut self, body: &[Stmt]) -> Played {
+    /// Plays `body` to its end or to the first stop, then closes what is open. Gives the values bound as well.
+    pub fn play(mut self, body: &[Stmt]) -> (Played, BTreeMap<String, Val>) {
         let begun = self.net.now();
         let stop = self.block(body).err();
         let took = self.net.now().since(begun);
@@ -162,26 +169,7 @@ impl<'a> Player<'a> {
             self.end_connection(i, End::Close);
         }
         let connections = self.conns.into_iter().map(Conn::into_recording).collect();
-        Played { stop, warning: self.warning, notes: self.notes, exchange: Exchange { connections }, took }
-    }
-
-    /// A value bound so far; for the probe of a peer.
-    pub fn lookup(&self, name: &str) -> Option<&Val> {
-        self.vars.get(name)
-    }
-
-    /// Plays `body` and gives the values bound, for the probe of a peer.
-    pub fn probe(mut self, body: &[Stmt]) -> (Played, BTreeMap<String, Val>) {
-        let mut vars = BTreeMap::new();
-        let begun = self.net.now();
-        let stop = self.block(body).err();
-        let took = self.net.now().since(begun);
-        for i in 0..self.conns.len() {
-            self.end_connection(i, End::Close);
-        }
-        std::mem::swap(&mut vars, &mut self.vars);
-        let connections = self.conns.into_iter().map(Conn::into_recording).collect();
-        (Played { stop, warning: self.warning, notes: self.notes, exchange: Exchange { connections }, took }, vars)
+        (Played { stop, warning: self.warning, notes: self.notes, exchange: Exchange { connections }, took }, self.vars)
     }
 
     fn block(&mut self, body: &[Stmt]) -> Step {
@@ -198,7 +186,7 @@ impl<'a> Player<'a> {
 
     fn statement(&mut self, s: &Stmt) -> Step {
         match &s.what {
-            What::Open { name } => self.open(name.as_deref()).map(|_| ()),
+            What::Open { name } => self.open(name.as_deref(), self.peer.addr).map(|_| ()),
             What::Connect { kind, name, with } => self.connect(kind, name.as_deref(), with),
             What::Send { pdu, command, with, mode } => {
                 let i = self.conn_of(s)?;
@@ -329,12 +317,12 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn open(&mut self, name: Option<&str>) -> Step<usize> {
+    fn open(&mut self, name: Option<&str>, to: SocketAddr) -> Step<usize> {
         let patience = self.patience(PATIENCE);
-        match self.net.open(self.peer.addr, patience) {
+        match self.net.open(to, patience) {
             Ok(link) => {
                 let at = self.net.now();
-                self.conns.push(Conn::new(link, name, self.peer.addr, self.conns.len(), at));
+                self.conns.push(Conn::new(link, name, to, self.conns.len(), at));
                 self.current = Some(self.conns.len() - 1);
                 Ok(self.conns.len() - 1)
             }
@@ -343,7 +331,7 @@ impl<'a> Player<'a> {
                     OpenError::Other(_) => StopKind::Harness,
                     _ => StopKind::Prerequisite("tcp/icreq/answered"),
                 };
-                Err(self.stop(kind, Seen::Unreachable, format!("{}: {e}", self.peer.addr)))
+                Err(self.stop(kind, Seen::Unreachable, format!("{to}: {e}")))
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Whole commands, transfers, and the way up: TCP, ICReq, Connect, enable, I/O queue.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use nvmf_wire::connect::{Connect, ConnectData};
@@ -30,13 +31,16 @@ impl Player<'_> {
     /// `connect …`.
     pub(super) fn connect(&mut self, kind: &str, name: Option<&str>, with: &[Assign]) -> Step {
         let said = self.say(with)?;
+        if kind == "discovery" && !self.peer.serves_discovery {
+            return self.grade(Grade::Skip, Seen::NotRun, format!("no discovery service answers at {}", self.peer.discovery));
+        }
         if kind == "io" && self.admin.is_none() {
             self.connect_admin(None, &[], "fabrics/connect/enable", false)?;
         }
         match kind {
-            "tcp" => self.connect_tcp(name, &said).map(|_| ()),
+            "tcp" => self.connect_tcp(name, &said, self.peer.addr).map(|_| ()),
             "fabric" => {
-                let i = self.connect_tcp(name, &said)?;
+                let i = self.connect_tcp(name, &said, self.peer.addr)?;
                 self.connect_queue(i, 0, &said, "fabrics/connect/admin", false)
             }
             "admin" => self.connect_admin(name, &said, "fabrics/connect/enable", false),
@@ -45,9 +49,9 @@ impl Player<'_> {
         }
     }
 
-    fn connect_tcp(&mut self, name: Option<&str>, said: &[Said]) -> Step<usize> {
+    fn connect_tcp(&mut self, name: Option<&str>, said: &[Said], to: SocketAddr) -> Step<usize> {
         const JUDGED: &str = "tcp/icreq/answered";
-        let i = self.open(name)?;
+        let i = self.open(name, to)?;
         let own: Vec<Said> = said
             .iter()
             .filter(|s| ["hdgst", "ddgst", "hpda", "maxr2t", "pfv"].contains(&s.name.as_str()))
@@ -105,7 +109,7 @@ impl Player<'_> {
     }
 
     fn connect_admin(&mut self, name: Option<&str>, said: &[Said], judged: &'static str, discovery: bool) -> Step {
-        let i = self.connect_tcp(name, said)?;
+        let i = self.connect_tcp(name, said, if discovery { self.peer.discovery } else { self.peer.addr })?;
         let connect = if discovery { judged } else { "fabrics/connect/admin" };
         self.connect_queue(i, 0, said, connect, discovery)?;
         let cap = Cap::from_bytes(self.property_get(i, Property::CAP, judged)?.to_le_bytes());
@@ -151,7 +155,7 @@ impl Player<'_> {
                 return Err(self.stop(StopKind::Prerequisite(JUDGED), Seen::WrongAnswer, message));
             }
         }
-        let i = self.connect_tcp(name, said)?;
+        let i = self.connect_tcp(name, said, self.peer.addr)?;
         let qid =
             said.iter().find(|s| s.name == "qid").and_then(|s| s.value.int().ok()).map_or(self.conns[admin].next_qid, |q| q as u16);
         self.connect_queue(i, qid, said, JUDGED, false)?;
@@ -187,7 +191,6 @@ impl Player<'_> {
     }
 
     /// `command NAME …`.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one statement")]
     pub(super) fn command(
         &mut self,
         i: usize,
