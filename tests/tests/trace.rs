@@ -1,96 +1,13 @@
 //! The decoded trace and Wireshark's names, over exchanges put together by hand.
 
+mod talk;
+
 use bytes::Bytes;
-use nvmf_capture::{Direction, Exchange, Recorder, Session, Trace, wireshark_fields};
-use nvmf_wire::command::CommandKind;
-use nvmf_wire::connect::{Connect, ConnectData};
-use nvmf_wire::open::ZeroBased16;
-use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, Fes, H2cData, IcReq, IcResp, Pdu, PduType, R2t, TermReq};
-use nvmf_wire::value::Text;
-use nvmf_wire::{Cid, Cntlid, Cqe, Qid, SglDescriptor, Sqe, Status};
+use nvmf_capture::{Recorder, Session, Trace, wireshark_fields};
+use nvmf_wire::tcp::{C2hData, Digests, Fes, H2cData, Pdu, PduType, R2t, TermReq};
+use nvmf_wire::{Cid, Cqe, Status};
 
-use Direction::{ControllerToHost as C2H, HostToController as H2C};
-
-/// One connection, written down PDU by PDU; each is a millisecond after the one before.
-struct Talk {
-    rec: Recorder,
-    now_ns: u64,
-    digests: Digests,
-    align: usize,
-}
-
-impl Talk {
-    fn new() -> Self {
-        let rec = Recorder::new("10.0.0.1:40000".parse().unwrap(), "10.0.0.2:4420".parse().unwrap(), 0);
-        Self { rec, now_ns: 0, digests: Digests::default(), align: 4 }
-    }
-
-    fn send(&mut self, dir: Direction, ptype: PduType, header: &[u8], data: &[u8]) {
-        let mut header = header.to_vec();
-        header[0] = ptype.0;
-        let pdu = Pdu::build(&header, Bytes::copy_from_slice(data), self.digests, self.align).seal();
-        self.raw(dir, &pdu.to_bytes());
-    }
-
-    fn raw(&mut self, dir: Direction, bytes: &[u8]) {
-        self.now_ns += 1_000_500;
-        self.rec.push(dir, self.now_ns, bytes.to_vec());
-    }
-
-    fn start(&mut self, digests: Digests) {
-        let q = IcReq::new().with(|s| s.hdgst(digests.header).ddgst(digests.data));
-        let r = IcResp::new().with(|s| s.hdgst(digests.header).ddgst(digests.data).maxh2cdata(0x20000));
-        self.send(H2C, PduType::IC_REQ, q.as_bytes(), &[]);
-        self.send(C2H, PduType::IC_RESP, r.as_bytes(), &[]);
-        self.digests = digests;
-    }
-
-    fn command(&mut self, sqe: Sqe, data: &[u8]) {
-        self.send(H2C, PduType::CAPSULE_CMD, CapsuleCmd::new().with(|s| s.sqe(*sqe.as_bytes())).as_bytes(), data);
-    }
-
-    fn response(&mut self, cqe: [u8; 16]) {
-        self.send(C2H, PduType::CAPSULE_RESP, CapsuleResp::new().with(|s| s.cqe(cqe)).as_bytes(), &[]);
-    }
-
-    fn done(&mut self, cid: u16, status: Status, sqhd: u16) {
-        self.response(*Cqe::of(Cid(cid), status, sqhd).as_bytes());
-    }
-
-    fn exchange(self) -> Exchange {
-        Exchange { connections: vec![self.rec.finish()] }
-    }
-}
-
-fn sqe(name: &str, cid: u16, fields: &[(&str, u64)]) -> Sqe {
-    let kind = CommandKind::named(name).unwrap();
-    let mut bytes = *kind.sqe().with(|s| s.cid(Cid(cid))).as_bytes();
-    for (field, value) in fields {
-        kind.layout.field(field).unwrap().set(&mut bytes, &nvmf_wire::Value::Int(*value)).unwrap();
-    }
-    Sqe::from_bytes(bytes)
-}
-
-fn connect(qid: u16, cid: u16) -> (Sqe, ConnectData) {
-    let c = Connect::from_bytes(*sqe("Connect", cid, &[]).as_bytes())
-        .with(|s| s.qid(Qid(qid)).sqsize(ZeroBased16(31)).kato(if qid == 0 { 5000 } else { 0 }));
-    let data = ConnectData::new().with(|s| {
-        s.hostid([0x11; 16])
-            .cntlid(if qid == 0 { Cntlid::DYNAMIC } else { Cntlid(1) })
-            .subnqn(Text::new("nqn.2026-01.org.example:sub"))
-            .hostnqn(Text::new("nqn.2026-01.org.example:host"))
-    });
-    (Sqe::from_bytes(*c.as_bytes()).with_sgl1(SglDescriptor::in_capsule(0, 1024)), data)
-}
-
-fn connected(qid: u16, digests: Digests) -> Talk {
-    let mut t = Talk::new();
-    t.start(digests);
-    let (sqe, data) = connect(qid, 0);
-    t.command(sqe, data.as_bytes());
-    t.response(*Cqe::of(Cid(0), Status::SUCCESS, 1).with(|s| s.dw0(1)).as_bytes());
-    t
-}
+use talk::{C2H, H2C, Talk, connect, connected, sqe};
 
 fn plain(talk: Talk) -> String {
     Trace::default().without_times().exchange(&talk.exchange())

@@ -91,7 +91,7 @@ pub enum EventKind {
     Gap {
         /// Stream offset of the first of them in this direction, bytes.
         offset: u64,
-        /// How many, bytes.
+        /// How many, bytes; 0 where the start of the connection is missing.
         len: u64,
     },
 }
@@ -198,6 +198,12 @@ impl Recorder {
         let at_ns = self.clock(dir, at_ns);
         self.streams[dir.index()].gap(len, |kind| self.connection.events.push(Event { at_ns, dir, kind }));
         self.connection.events.get(from..).unwrap_or(&[])
+    }
+
+    /// Notes that the start of the connection was not seen: a gap of unknown length, shown as 0 bytes.
+    pub fn missed_start(&mut self, at_ns: u64) {
+        let kind = EventKind::Gap { offset: 0, len: 0 };
+        self.connection.events.push(Event { at_ns, dir: Direction::HostToController, kind });
     }
 
     /// Notes that one direction ended. A reset ends both.

@@ -65,13 +65,13 @@ impl Stream {
         if at < 8
             && let Some(why) = foreign(self.framer.peek())
         {
-            return self.lose(why);
+            return self.lose(why, emit);
         }
         while let Some(pdu) = self.framer.next_pdu() {
             emit(EventKind::Pdu(pdu));
         }
         if let Some(plen) = self.framer.oversize() {
-            self.lose(format!("PLEN {plen} cannot be framed (8 to {MAX_PDU})"));
+            self.lose(format!("PLEN {plen} cannot be framed (8 to {MAX_PDU})"), emit);
         }
     }
 
@@ -87,7 +87,7 @@ impl Stream {
             self.skip -= skipped;
             self.offset += len;
             if len > skipped && self.lost.is_none() {
-                self.lose("a gap hides where the next PDU starts".to_owned());
+                self.lose("a gap hides where the next PDU starts".to_owned(), emit);
             }
             return;
         }
@@ -106,8 +106,8 @@ impl Stream {
         self.offset += len;
         match plen {
             Some(plen) if plen >= held + len => self.skip = plen - held - len,
-            _ if started || held > 0 => self.lose("a gap hides where the next PDU starts".to_owned()),
-            _ => self.lose("the start of the stream is missing".to_owned()),
+            _ if started || held > 0 => self.lose("a gap hides where the next PDU starts".to_owned(), emit),
+            _ => self.lose("the start of the stream is missing".to_owned(), emit),
         }
     }
 
@@ -128,11 +128,17 @@ impl Stream {
         }
     }
 
-    fn lose(&mut self, why: String) {
-        let rest = self.framer.take_rest();
-        let mut lost = Lost { offset: self.offset - rest.len() as u64, why, bytes: BytesMut::new(), len: 0 };
-        lost.take(&rest);
-        self.lost = Some(lost);
+    /// No boundary is known from here on: says so at once for what is held; what follows is told at the end.
+    fn lose(&mut self, why: String, mut emit: impl FnMut(EventKind)) {
+        let bytes = self.framer.take_rest();
+        let len = bytes.len() as u64;
+        let mut next = format!("behind what cannot be framed: {why}");
+        if len > 0 {
+            emit(EventKind::Undecodable { offset: self.offset - len, why, bytes: cap(bytes), len });
+        } else {
+            next = why;
+        }
+        self.lost = Some(Lost { offset: self.offset, why: next, bytes: BytesMut::new(), len: 0 });
     }
 }
 
@@ -204,9 +210,10 @@ mod tests {
                 s.push(&b, &mut *emit);
                 s.push(&[1, 2, 3], &mut *emit);
             });
-            assert_eq!(out.len(), 2);
+            assert!(matches!(&out[2], EventKind::Undecodable { offset: 32, len: 3, .. }), "{out:?}");
+            assert_eq!(out.len(), 3);
             match &out[1] {
-                EventKind::Undecodable { offset: 24, len: 11, why, .. } => assert!(why.contains(&format!("PLEN {plen}")), "{why}"),
+                EventKind::Undecodable { offset: 24, len: 8, why, .. } => assert!(why.contains(&format!("PLEN {plen}")), "{why}"),
                 other => panic!("{other:?}"),
             }
         }
@@ -219,6 +226,7 @@ mod tests {
                 s.push(&[b], &mut *emit);
             }
         });
-        assert!(matches!(&out[0], EventKind::Undecodable { offset: 0, len: 9, why, .. } if why.contains("TLS")), "{out:?}");
+        assert!(matches!(&out[0], EventKind::Undecodable { offset: 0, len: 3, why, .. } if why.contains("TLS")), "{out:?}");
+        assert!(matches!(&out[1], EventKind::Undecodable { offset: 3, len: 6, why, .. } if why.contains("TLS")), "{out:?}");
     }
 }

@@ -139,29 +139,26 @@ impl Flow {
         }
     }
 
+    fn starts_with_icreq(&self, end: usize) -> bool {
+        let mut start = Vec::with_capacity(8);
+        for p in &self.log {
+            match p {
+                Piece::Bytes { end: e, bytes, .. } if *e == end => start.extend(bytes.iter().take(8 - start.len())),
+                Piece::Gap { end: e, .. } if *e == end && start.len() < 8 => return false,
+                _ => {}
+            }
+            if let [ptype, _, hlen, _, a, b, c, d] = *start {
+                return ptype == 0 && hlen == 128 && u32::from_le_bytes([a, b, c, d]) == 128;
+            }
+        }
+        false
+    }
+
     /// Which end is the host: the one whose stream starts with an ICReq; else the one that opened the connection or does not sit on
     /// one of the ports. `None` where nothing looks like NVMe/TCP.
     fn host_end(&self, ports: &[u16]) -> Option<usize> {
-        for end in 0..2 {
-            let mut start = [0u8; 8];
-            let mut have = 0;
-            let mut from_start = true;
-            for p in &self.log {
-                match p {
-                    Piece::Bytes { end: e, bytes, .. } if *e == end => {
-                        for (d, s) in start.iter_mut().skip(have).zip(bytes) {
-                            *d = *s;
-                            have += 1;
-                        }
-                    }
-                    Piece::Gap { end: e, .. } if *e == end && have < 8 => from_start = false,
-                    _ => {}
-                }
-            }
-            let [ptype, _, hlen, _, a, b, c, d] = start;
-            if from_start && have == 8 && ptype == 0 && hlen == 128 && u32::from_le_bytes([a, b, c, d]) == 128 {
-                return Some(end);
-            }
+        if let Some(end) = (0..2).find(|end| self.starts_with_icreq(*end)) {
+            return Some(end);
         }
         let [a, b] = self.ends;
         match (ports.contains(&a.port()), ports.contains(&b.port())) {
@@ -176,6 +173,10 @@ impl Flow {
         let [a, b] = self.ends;
         let (client, server) = if host == 0 { (a, b) } else { (b, a) };
         let mut rec = Recorder::new(client, server, self.opened_ns);
+        if !self.syn_seen && !self.starts_with_icreq(host) {
+            // An unknown number of bytes went before.
+            rec.missed_start(self.opened_ns);
+        }
         let dir = |end: usize| if end == host { Direction::HostToController } else { Direction::ControllerToHost };
         for piece in self.log.drain(..) {
             match piece {

@@ -93,6 +93,7 @@ impl Trace {
             EventKind::Undecodable { offset, why, bytes, len } => {
                 let _ = write!(line, "{len} bytes from {offset} on are no PDU: {why}; {}", hex(bytes, 24));
             }
+            EventKind::Gap { len: 0, .. } => line.push_str("the start of the connection was not captured"),
             EventKind::Gap { offset, len } => {
                 let _ = write!(line, "{len} bytes from {offset} on were not captured");
             }

@@ -1,0 +1,76 @@
+//! Digest flags as negotiated, digests that are right, padding. [NVMe/TCP 1.0, 3.3.1 and 3.2]
+
+use nvmf_spec::req;
+use nvmf_wire::tcp::{Pdu, PduType, crc32c};
+
+use super::Out;
+use crate::session::Session;
+
+pub(super) fn check(session: &Session, pdu: &Pdu, out: &mut Out) {
+    let (head, ptype) = (pdu.head(), pdu.ptype());
+    if let Some(on) = session.digests() {
+        if ptype.takes_hdgst() {
+            let which = if on.header { req::TCP_DGST_05 } else { req::TCP_DGST_08 };
+            let seen = format!("{ptype} with HDGSTF {}", u8::from(head.hdgstf()));
+            out.check(head.hdgstf() == on.header, which, seen, u8::from(on.header).to_string());
+        }
+        // The text gives no value of DDGSTF for a CapsuleCmd without data where data digests are on.
+        let judged = ptype.takes_ddgst() && (ptype != PduType::CAPSULE_CMD || !pdu.data.is_empty() || !on.data);
+        if judged {
+            let which = if on.data { req::TCP_DGST_13 } else { req::TCP_DGST_15 };
+            let seen = format!("{ptype} with DDGSTF {}", u8::from(head.ddgstf()));
+            out.check(head.ddgstf() == on.data, which, seen, u8::from(on.data).to_string());
+        }
+    }
+    if let Some(d) = pdu.hdgst {
+        out.check(pdu.hdgst_ok(), req::TCP_DGST_06, format!("HDGST {} of {ptype}", hex(d)), hex(crc32c(&pdu.header)));
+    }
+    if let Some(d) = pdu.ddgst {
+        out.check(pdu.ddgst_ok(), req::TCP_DGST_16, format!("DDGST {} of {ptype}", hex(d)), hex(crc32c(&pdu.data)));
+    }
+    padding(session, pdu, out);
+}
+
+fn hex(digest: [u8; 4]) -> String {
+    format!("{:08x}", u32::from_le_bytes(digest))
+}
+
+fn padding(session: &Session, pdu: &Pdu, out: &mut Out) {
+    let (head, ptype) = (pdu.head(), pdu.ptype());
+    let (units, which) = match ptype {
+        PduType::C2H_DATA => (session.icreq().map(|q| q.hpda()), req::TCP_C2H_28),
+        PduType::H2C_DATA => (session.icresp().map(|r| r.cpda()), req::TCP_H2C_23),
+        PduType::CAPSULE_CMD => (session.icresp().map(|r| r.cpda()), req::TCP_CAPSULE_18),
+        _ => return,
+    };
+    if pdu.data.is_empty() {
+        return;
+    }
+    let data_at = pdu.header.len() + pdu.hdgst.map_or(0, |_| 4);
+    let pdo = usize::from(head.pdo());
+    if pdo < data_at {
+        return out.add(
+            req::TCP_CH_05,
+            format!("{ptype} with data and PDO {pdo}"),
+            format!("{data_at} or more, where the data starts"),
+        );
+    }
+    if let Some(at) = pdu.pad.iter().position(|b| *b != 0) {
+        let value = pdu.pad.get(at).copied().unwrap_or(0);
+        out.add(req::TCP_PAD_04, format!("{ptype} with {value:#04x} in byte {at} of PAD"), "zero");
+    }
+    // More than 128 bytes cannot be asked for; that itself is judged at ICReq and ICResp.
+    let Some(units) = units.filter(|u| *u <= 31) else { return };
+    let align = (usize::from(units) + 1) * 4;
+    if !pdo.is_multiple_of(align) {
+        out.add(which, format!("{ptype} with PDO {pdo}"), format!("a multiple of {align}"));
+    } else {
+        let least = data_at.next_multiple_of(align);
+        out.check(
+            pdo == least,
+            req::TCP_PAD_03,
+            format!("{ptype} with PDO {pdo}"),
+            format!("{least}, with no more PAD than needed"),
+        );
+    }
+}
