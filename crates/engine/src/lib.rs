@@ -1,1 +1,16 @@
-//! (skeleton)
+//! Host and controller state machines of NVMe over Fabrics, sans-IO.
+//!
+//! They eat bytes, messages and time, and emit PDUs, store requests and events; they know no socket, clock, thread or random source.
+//! The same code runs in the simulated world (`fabric`) and on real sockets (`net`). Reading order for the controller:
+//! [`controller::Hub`] (all controllers of a target), [`tcp::ControllerConnection`] (one queue), [`message`] (what they tell each
+//! other). Both follow the text: faults are applied from outside, never here.
+#![deny(missing_docs)]
+
+pub mod controller;
+pub mod host;
+pub mod message;
+pub mod settings;
+pub mod store;
+pub mod tcp;
+
+pub use settings::{ControllerSettings, TcpSettings};

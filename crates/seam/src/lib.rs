@@ -7,6 +7,7 @@
 
 pub mod entropy;
 pub mod network;
+pub mod pipe;
 pub mod store;
 pub mod tap;
 pub mod time;
@@ -14,6 +15,7 @@ pub mod transmit;
 
 pub use entropy::{Entropy, SplitMix64};
 pub use network::{LinkId, Network, OpenError, Received, SendError};
+pub use pipe::{Piped, TapPipe};
 pub use store::{Geometry, Store, StoreError, StoreOp};
 pub use tap::{Side, Tap, TapOutput};
 pub use time::Instant;

@@ -1,0 +1,174 @@
+//! Identify. [Base 2.0, 5.17; NVM Command Set 1.0, 4.1.5]
+
+use nvmf_wire::admin::{Cns, Identify};
+use nvmf_wire::identify::{
+    ControllerType, Descriptor, IDENTIFY_BYTES, IdentifyController, IdentifyControllerNvm, IdentifyNamespace,
+    IdentifyNamespaceIndependent, IdentifyNamespaceNvm, LbaFormat, Nidt, PowerState, namespace_list, write_descriptors,
+};
+use nvmf_wire::nqn::DISCOVERY_NQN;
+use nvmf_wire::value::{Ascii, Text};
+use nvmf_wire::{Nsid, Sqe, Status, ZeroBased8};
+
+use super::features::WCTEMP;
+use super::property::VERSION;
+use super::state::{Controller, Ids, Kind, Subsystem};
+use super::{Hub, Reply};
+use crate::message::NamespaceView;
+use crate::settings::ControllerSettings;
+
+/// The NVM command set. [Base 2.0, 1.5, CSI]
+const CSI_NVM: u8 = 0;
+
+impl Hub {
+    pub(super) fn identify(&self, key: u32, sqe: &Sqe) -> Reply {
+        let id = Identify::from_bytes(*sqe.as_bytes());
+        let Some(c) = self.controllers.get(&key) else { return Status::INTERNAL_ERROR.into() };
+        let invalid: Status = Status::INVALID_FIELD_IN_COMMAND.dnr();
+        let (cns, nsid) = (Cns(id.cns()), sqe.nsid());
+        // The controller pages do not use NSID. [SQE-14]
+        if matches!(cns, Cns::CONTROLLER | Cns::CONTROLLER_CSI | Cns::COMMAND_SETS) && nsid != Nsid::NONE {
+            return invalid.into();
+        }
+        if cns == Cns::CONTROLLER {
+            return Reply::data(controller(c, &self.settings, self.ports.len()).as_bytes().to_vec());
+        }
+        // A discovery controller has nothing else. [ADM-IDENTIFY-06, ADM-IDENTIFY-02]
+        let Some(s) = self.subsystems.get(&c.subnqn).filter(|_| c.kind == Kind::Io) else { return invalid.into() };
+        // Those that name a command set: ours is NVM alone. [ADM-IDENTIFY-26, ADM-IDENTIFY-28, ADM-IDENTIFY-29]
+        if matches!(cns, Cns::NAMESPACE_CSI | Cns::CONTROLLER_CSI | Cns::ACTIVE_NAMESPACES_CSI) && id.csi() != CSI_NVM {
+            return invalid.into();
+        }
+        let page = match cns {
+            Cns::NAMESPACE => of_namespace(s, nsid, |n, ids| namespace(n, ids).as_bytes().to_vec()),
+            Cns::NAMESPACE_CSI => of_namespace(s, nsid, |_, _| IdentifyNamespaceNvm::new().as_bytes().to_vec()),
+            Cns::NAMESPACE_INDEPENDENT => of_namespace(s, nsid, |_, _| independent()),
+            Cns::ACTIVE_NAMESPACES | Cns::ACTIVE_NAMESPACES_CSI => active(s, nsid),
+            Cns::NAMESPACE_DESCRIPTORS => descriptors(s, nsid),
+            Cns::CONTROLLER_CSI => Ok(IdentifyControllerNvm::new().as_bytes().to_vec()),
+            Cns::COMMAND_SETS if id.cntid() == 0xffff || id.cntid() == c.cntlid.0 => {
+                // One combination: the NVM command set. [ADM-IDENTIFY-04, ADM-IDENTIFY-41]
+                Ok(1u64.to_le_bytes().to_vec())
+            }
+            Cns::COMMAND_SETS => Err(Status::INVALID_CONTROLLER_IDENTIFIER.dnr()),
+            // [ADM-IDENTIFY-02]
+            _ => Err(invalid),
+        };
+        match page {
+            Ok(mut page) => {
+                // [ADM-IDENTIFY-01]
+                page.resize(IDENTIFY_BYTES, 0);
+                Reply::data(page)
+            }
+            Err(status) => status.into(),
+        }
+    }
+}
+
+/// A page about one namespace: zeroes for one that is valid but not active, an error for one that is not valid; without Namespace
+/// Management FFFFFFFFh is not. [ADM-IDENTIFY-11, ADM-IDENTIFY-12, ADM-IDENTIFY-26, ADM-IDENTIFY-27, ADM-IDENTIFY-31]
+fn of_namespace(s: &Subsystem, nsid: Nsid, page: impl FnOnce(&NamespaceView, &Ids) -> Vec<u8>) -> Result<Vec<u8>, Status> {
+    match (s.table.active.get(&nsid.0), s.ids.get(&nsid.0)) {
+        (Some(n), Some(ids)) => Ok(page(n, ids)),
+        _ if nsid == Nsid::NONE || nsid.0 > s.table.nn => Err(Status::INVALID_NAMESPACE_OR_FORMAT.dnr()),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Active NSIDs above the given one. [ADM-IDENTIFY-14, ADM-IDENTIFY-15, ADM-IDENTIFY-29, ADM-IDENTIFY-30]
+fn active(s: &Subsystem, after: Nsid) -> Result<Vec<u8>, Status> {
+    if after.0 >= 0xffff_fffe {
+        return Err(Status::INVALID_NAMESPACE_OR_FORMAT.dnr());
+    }
+    Ok(namespace_list(s.table.active.range(after.0 + 1..).map(|(nsid, _)| Nsid(*nsid))))
+}
+
+/// [ADM-IDENTIFY-17 to ADM-IDENTIFY-23]
+fn descriptors(s: &Subsystem, nsid: Nsid) -> Result<Vec<u8>, Status> {
+    let Some(ids) = s.ids.get(&nsid.0) else {
+        let valid = nsid != Nsid::NONE && nsid.0 <= s.table.nn;
+        return Err(if valid { Status::INVALID_FIELD_IN_COMMAND } else { Status::INVALID_NAMESPACE_OR_FORMAT }.dnr());
+    };
+    let of = |nidt, nid| Descriptor { nidt, reserved: 0, nid };
+    let all = [of(Nidt::NGUID, &ids.nguid[..]), of(Nidt::UUID, &ids.uuid[..]), of(Nidt::CSI, &[CSI_NVM][..])];
+    write_descriptors(&all).ok_or(Status::INTERNAL_ERROR)
+}
+
+fn namespace(n: &NamespaceView, ids: &Ids) -> IdentifyNamespace {
+    let format = LbaFormat::new().with(|s| s.lbads(n.geometry.block_size.trailing_zeros() as u8));
+    // One format, no metadata, no protection, no thin provisioning; shared by the controllers of the subsystem.
+    // [ADM-IDENTIFY-71, ADM-IDENTIFY-72, ADM-IDENTIFY-81]
+    IdentifyNamespace::new().with(|s| {
+        s.nsze(n.geometry.blocks)
+            .ncap(n.geometry.blocks)
+            .nuse(n.geometry.blocks)
+            .nlbaf(ZeroBased8(0))
+            .nmic_shared(true)
+            .nguid(ids.nguid)
+            .lbaf0(u32::from_le_bytes(*format.as_bytes()))
+    })
+}
+
+/// [ADM-IDENTIFY-32, ADM-IDENTIFY-33]
+fn independent() -> Vec<u8> {
+    IdentifyNamespaceIndependent::new().with(|s| s.nmic_shared(true).nstat_ready(true)).as_bytes().to_vec()
+}
+
+fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> IdentifyController {
+    // Common to both kinds. [ADM-IDENTIFY-42 to ADM-IDENTIFY-49, ADM-IDENTIFY-57, ADM-IDENTIFY-58, FAB-IDENT-03 to FAB-IDENT-05,
+    // FAB-IDENT-07 to FAB-IDENT-09]
+    let common = IdentifyController::new().with(|s| {
+        s.sn(Ascii::new(&settings.serial))
+            .mn(Ascii::new(&settings.model))
+            .fr(Ascii::new(&settings.firmware))
+            .mdts(settings.mdts)
+            .cntlid(c.cntlid)
+            .ver(VERSION)
+            .ctratt_hids(true)
+            .acl(ZeroBased8::of(u64::from(settings.aborts.max(4))))
+            .aerl(ZeroBased8::of(u64::from(settings.async_events.max(4))))
+            .lpa_lpeds(true)
+            .lpa_mlps(true)
+            .kas(settings.kas.max(1))
+            // [FAB-IDENT-05]: no alignment is asked for; descriptors are offsets and transport data blocks.
+            .sgls_support(1)
+            .sgls_offset(true)
+            .sgls_transport(true)
+            .maxcmd(settings.io_queue_entries)
+    });
+    match c.kind {
+        // What is about I/O queues and namespaces is reserved. [FAB-IDENT-01, FAB-IDENT-06, ADM-IDENTIFY-70, DISC-CTRL-06]
+        Kind::Discovery => common.with(|s| s.cntrltype(ControllerType::DISCOVERY).oaes_dlpc(true).subnqn(Text::new(DISCOVERY_NQN))),
+        Kind::Io => common.with(|s| {
+            s.cntrltype(ControllerType::IO)
+                .cmic_mp(ports > 1)
+                .cmic_mc(true)
+                .oaes_nan(true)
+                .lpa_cses(true)
+                .elpe(ZeroBased8::of(u64::from(settings.error_entries)))
+                .npss(ZeroBased8(0))
+                .frmw_ffsro(true)
+                .frmw_nofs(1)
+                // [ADM-IDENTIFY-62]
+                .wctemp(WCTEMP)
+                .cctemp(WCTEMP + 15)
+                // [ADM-IDENTIFY-50]
+                .sqes_min(6)
+                .sqes_max(6)
+                .cqes_min(4)
+                .cqes_max(4)
+                .nn(settings.namespaces)
+                // Select in Get Features. [ADM-FEAT-03]
+                .oncs_ssfs(true)
+                // No cache; Flush for FFFFFFFFh is refused. [ADM-IDENTIFY-61, NVM-RW-15]
+                .vwc_fb(2)
+                .mnan(settings.namespaces)
+                .subnqn(Text::new(&c.subnqn))
+                // [ADM-IDENTIFY-53, TCP-CAPSULE-08, TCP-CAPSULE-09]
+                .ioccsz(settings.ioccsz.max(4))
+                .iorcsz(1)
+                .msdbd(1)
+                // Power state 0: 25 W. [ADM-IDENTIFY-69]
+                .psd0(*PowerState::new().with(|p| p.mp(2500)).as_bytes())
+        }),
+    }
+}

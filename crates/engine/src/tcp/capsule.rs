@@ -1,0 +1,177 @@
+//! The submission queue of a connection: its slots, and what becomes of a command capsule before its command is looked at.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nvmf_seam::Instant;
+use nvmf_wire::tcp::{ADMIN_IN_CAPSULE, CapsuleCmd};
+use nvmf_wire::{Cid, Qid, Sqe, Status};
+
+use super::command::{Command, State};
+use super::controller::{CloseReason, ControllerConnection, Phase};
+use crate::message::{Admitted, Counters, NamespaceTable, ToHub};
+
+/// The queue that the connection carries. Slots are counted without wrapping; what goes on the wire is modulo the size.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub qid: Qid,
+    /// Slots; 0 before Connect.
+    pub entries: u32,
+    pub flow_control: bool,
+    /// Commands other than Fabrics commands are served.
+    pub serving: bool,
+    pub in_capsule: usize,
+    pub mdts: Option<usize>,
+    pub namespaces: Arc<NamespaceTable>,
+    pub counters: Arc<Counters>,
+    /// Capsules received.
+    tail: u64,
+    /// Capsules fetched.
+    head: u64,
+    /// The head that the host was last told.
+    told: u64,
+    /// Received but not fetched: there are as many commands at work as the queue has slots.
+    pending: VecDeque<Capsule>,
+    /// Bytes of command data held or promised.
+    pub held: usize,
+    /// Commands that wait for room, in order.
+    pub waiting: VecDeque<Cid>,
+}
+
+#[derive(Debug)]
+struct Capsule {
+    sqe: Sqe,
+    data: Bytes,
+    intact: bool,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            qid: Qid::ADMIN,
+            entries: 0,
+            flow_control: true,
+            serving: false,
+            in_capsule: ADMIN_IN_CAPSULE as usize,
+            mdts: None,
+            namespaces: Arc::default(),
+            counters: Arc::default(),
+            tail: 0,
+            head: 0,
+            told: 0,
+            pending: VecDeque::new(),
+            held: 0,
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
+impl Queue {
+    /// Connect succeeded; gives the SQHD of its response. [FAB-SQFC-04 to FAB-SQFC-06, FAB-SQFC-14]
+    pub fn admit(&mut self, a: &Admitted) -> u16 {
+        self.qid = a.qid;
+        self.entries = a.entries;
+        self.flow_control = a.flow_control;
+        self.serving = a.serving;
+        self.in_capsule = a.in_capsule;
+        self.mdts = a.mdts;
+        self.namespaces = a.namespaces.clone();
+        self.counters = a.counters.clone();
+        // The Connect command took the first slot.
+        (self.tail, self.head, self.told) = (1, 1, 1);
+        if self.flow_control { self.report_head() } else { 0xffff }
+    }
+
+    pub fn is_admin(&self) -> bool {
+        self.qid == Qid::ADMIN
+    }
+
+    /// SQHD of a response that is sent now. [CQE-16 to CQE-19, FAB-SQFC-07]
+    pub fn report_head(&mut self) -> u16 {
+        if !self.flow_control || self.entries == 0 {
+            return 0;
+        }
+        self.told = self.head;
+        (self.head % u64::from(self.entries)) as u16
+    }
+
+    pub fn pending_bytes(&self) -> usize {
+        self.pending.iter().map(|c| c.data.len() + 64).sum()
+    }
+}
+
+impl ControllerConnection {
+    /// A whole CapsuleCmd. `intact`: its data digest, if any, is right.
+    pub(super) fn capsule(&mut self, _now: Instant, pdu: &[u8], data: Bytes, intact: bool) {
+        let Ok(cmd) = CapsuleCmd::read(pdu) else { return };
+        let sqe = Sqe::from_bytes(cmd.sqe());
+        self.submit(Capsule { sqe, data, intact });
+    }
+
+    /// A capsule whose data was passed over: it exceeds what a capsule may hold. The text names no status; the descriptor's length
+    /// is not one that a capsule can have. [TCP-SILENT-06, TCP-CAPSULE-02, TCP-CAPSULE-06]
+    pub(super) fn oversized(&mut self, header: &[u8]) {
+        let Ok(cmd) = CapsuleCmd::read(header) else { return };
+        let sqe = Sqe::from_bytes(cmd.sqe());
+        if self.take_slot() {
+            self.queue.head += 1;
+            self.refuse(sqe, Status::DATA_SGL_LENGTH_INVALID.dnr());
+        }
+    }
+
+    fn submit(&mut self, capsule: Capsule) {
+        if self.take_slot() {
+            self.queue.pending.push_back(capsule);
+            self.fetch();
+        }
+    }
+
+    /// Counts a capsule in; false where the host overran the queue, which ends the association.
+    fn take_slot(&mut self) -> bool {
+        let q = &mut self.queue;
+        if q.entries == 0 {
+            return true;
+        }
+        q.tail += 1;
+        let over = if q.flow_control {
+            // Full is one slot less than the size, counted from the head that the host knows at best. [FAB-SQFC-15, FAB-SQFC-16]
+            q.tail - q.told >= u64::from(q.entries)
+        } else {
+            // [FAB-SQFC-13]
+            self.commands.len() + q.pending.len() + 1 >= q.entries as usize
+        };
+        if over {
+            self.to_hub.push_back(ToHub::Overrun);
+            self.shut(CloseReason::Overrun);
+        }
+        !over
+    }
+
+    /// Fetches capsules while there is room for their commands.
+    pub(super) fn fetch(&mut self) {
+        while !matches!(self.phase, Phase::Connecting | Phase::Closing | Phase::Closed) {
+            let q = &mut self.queue;
+            let limit = if q.entries == 0 { 16 } else { q.entries as usize };
+            if self.commands.len() >= limit {
+                return;
+            }
+            let Some(c) = q.pending.pop_front() else { return };
+            q.head += 1;
+            self.start(c.sqe, c.data, c.intact);
+        }
+    }
+
+    /// Ends a command that was never begun.
+    pub(super) fn refuse(&mut self, sqe: Sqe, status: Status) {
+        let cid = sqe.cid();
+        if self.phase == Phase::Connected && !self.queue.is_admin() {
+            self.to_hub.push_back(ToHub::Failed { sqe, status });
+        }
+        if self.commands.contains_key(&cid) {
+            return self.complete_stray(cid, status);
+        }
+        self.commands.insert(cid, Command { sqe, state: State::Replying, held: 0, intact: true });
+        self.complete(cid, status, 0, Bytes::new());
+    }
+}

@@ -1,0 +1,167 @@
+//! What goes to the host: ICResp, R2T, C2HData, CapsuleResp, C2HTermReq, built when the driver asks for them.
+
+use bytes::Bytes;
+use nvmf_seam::{Head, Instant, Transmit};
+use nvmf_wire::tcp::{C2hData, CapsuleResp, Digests, Pdu, PduType, R2t, TermReq, crc32c};
+use nvmf_wire::{Cid, Cqe, Status};
+
+use super::controller::{ControllerConnection, Phase};
+use super::judge::Fault;
+
+/// One thing to send; data is cut into PDUs only when its turn comes.
+#[derive(Debug)]
+pub(super) enum Out {
+    /// A PDU that is ready.
+    Plain(Pdu),
+    /// The last PDU of the connection.
+    Term(Pdu),
+    /// Asks for data.
+    R2t { cid: Cid, ttag: u16, offset: u32, len: u32 },
+    /// The end of a command: what is left of its data from `at` on, then the completion.
+    Reply(Reply),
+}
+
+/// See [`Out::Reply`].
+#[derive(Debug)]
+pub(super) struct Reply {
+    cid: Cid,
+    status: Status,
+    result: u64,
+    data: Bytes,
+    at: usize,
+    /// SQHD of a Connect response; the others carry the head at the time of sending.
+    sqhd: Option<u16>,
+    /// False for the completion of a capsule that never became a command, its CID being in use.
+    counted: bool,
+}
+
+impl Out {
+    /// Entries from which on nothing more is taken in.
+    pub const LIMIT: usize = 4096;
+
+    /// The successful response to Connect.
+    pub fn connected(cid: Cid, result: u32, sqhd: u16) -> Self {
+        Self::Reply(Reply {
+            cid,
+            status: Status::SUCCESS,
+            result: u64::from(result),
+            data: Bytes::new(),
+            at: 0,
+            sqhd: Some(sqhd),
+            counted: true,
+        })
+    }
+
+    /// C2HTermReq: FES, FEI and at most 128 bytes of the header that was being processed. [TCP-TERM-04 to TCP-TERM-06, TCP-TERM-09]
+    pub fn term(fault: Fault, header: &[u8]) -> Self {
+        let mut b = *TermReq::new().with(|s| s.fes(fault.fes).fei(fault.fei)).as_bytes();
+        b[0] = PduType::C2H_TERM_REQ.0;
+        let shown = Bytes::copy_from_slice(header.get(..128).unwrap_or(header));
+        Self::Term(Pdu::build(&b, shown, Digests::default(), 4))
+    }
+}
+
+impl ControllerConnection {
+    /// Queues the end of a command; on an error status no data is sent.
+    pub(super) fn complete(&mut self, cid: Cid, status: Status, result: u64, data: Bytes) {
+        if let Some(c) = self.commands.get_mut(&cid) {
+            c.state = super::command::State::Replying;
+        }
+        let data = if status.is_success() { data } else { Bytes::new() };
+        self.out.push_back(Out::Reply(Reply { cid, status, result, data, at: 0, sqhd: None, counted: true }));
+    }
+
+    /// Completes a capsule whose CID belongs to another command, which goes on.
+    pub(super) fn complete_stray(&mut self, cid: Cid, status: Status) {
+        self.out.push_back(Out::Reply(Reply { cid, status, result: 0, data: Bytes::new(), at: 0, sqhd: None, counted: false }));
+    }
+
+    pub(super) fn next_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        match self.out.pop_front()? {
+            Out::Plain(pdu) => Some(whole(&pdu)),
+            Out::Term(pdu) => {
+                self.out.clear();
+                if self.phase == Phase::Terminating {
+                    self.term_due = Some(now + self.settings.term_wait);
+                }
+                Some(whole(&pdu))
+            }
+            Out::R2t { cid, ttag, offset, len } => {
+                let mut b = *R2t::new().with(|s| s.cccid(cid).ttag(ttag).r2to(offset).r2tl(len)).as_bytes();
+                b[0] = PduType::R2T.0;
+                Some(self.encode(&mut b, Bytes::new()))
+            }
+            Out::Reply(reply) => Some(self.reply(reply)),
+        }
+    }
+
+    /// The next PDU of a reply: C2HData while there is data, then CapsuleResp, unless SUCCESS said it already.
+    fn reply(&mut self, mut r: Reply) -> Transmit {
+        if r.at < r.data.len() {
+            let end = r.data.len().min(r.at + self.settings.max_c2hdata.max(4) as usize);
+            let part = r.data.slice(r.at..end);
+            let last = end == r.data.len();
+            // SUCCESS stands for a completion that says nothing more. It takes the SQHD update with it, so we set it only where the
+            // host does without. [TCP-C2H-10, TCP-C2H-14, TCP-C2H-15, TCP-C2H-25]
+            let success = last && self.settings.success && !self.queue.flow_control && r.result == 0 && r.status == Status::SUCCESS;
+            // [TCP-C2H-01 to TCP-C2H-04, TCP-C2H-08, TCP-C2H-09]
+            let mut b = *C2hData::new()
+                .with(|s| s.cccid(r.cid).datao(r.at as u32).datal(part.len() as u32).last(last).success(success))
+                .as_bytes();
+            b[0] = PduType::C2H_DATA.0;
+            r.at = end;
+            let cid = r.cid;
+            if success {
+                // [TCP-C2H-11]
+                self.finish(cid);
+            } else {
+                self.out.push_front(Out::Reply(r));
+            }
+            return self.encode(&mut b, part);
+        }
+        // [TCP-C2H-13, CQE-16, CQE-19]
+        let sqhd = r.sqhd.unwrap_or_else(|| self.queue.report_head());
+        let mut cqe = *Cqe::of(r.cid, r.status, sqhd).as_bytes();
+        cqe[..8].copy_from_slice(&r.result.to_le_bytes());
+        let mut b = *CapsuleResp::new().with(|s| s.cqe(cqe)).as_bytes();
+        b[0] = PduType::CAPSULE_RESP.0;
+        if r.counted {
+            self.finish(r.cid);
+        }
+        self.encode(&mut b, Bytes::new())
+    }
+
+    /// The host will know that the command ended: its CID and its slot are free.
+    fn finish(&mut self, cid: Cid) {
+        self.release(cid);
+        self.commands.remove(&cid);
+        self.fetch();
+        self.start_waiting();
+    }
+
+    /// Fills in the common header and adds padding and digests. [TCP-CH-03 to TCP-CH-06, TCP-PAD-01, TCP-DGST-06, TCP-DGST-16]
+    fn encode(&self, header: &mut [u8], payload: Bytes) -> Transmit {
+        let hlen = header.len();
+        let data = !payload.is_empty();
+        let at = hlen + if self.digests.header { 4 } else { 0 };
+        let data_at = if data { at.next_multiple_of(self.align) } else { at };
+        let ddgst = data && self.digests.data;
+        let plen = data_at + payload.len() + if ddgst { 4 } else { 0 };
+        header[1] |= u8::from(self.digests.header) | u8::from(ddgst) << 1;
+        header[2] = hlen as u8;
+        header[3] = if data { data_at as u8 } else { 0 };
+        header[4..8].copy_from_slice(&(plen as u32).to_le_bytes());
+        let mut head = Head::new(header);
+        if self.digests.header {
+            head.extend(&crc32c(header));
+        }
+        head.pad(data_at - at);
+        let digest = ddgst.then(|| crc32c(&payload));
+        Transmit { head, payload, digest }
+    }
+}
+
+/// A PDU without digests and padding.
+fn whole(pdu: &Pdu) -> Transmit {
+    Transmit { head: Head::new(&pdu.header), payload: pdu.data.clone(), digest: None }
+}
