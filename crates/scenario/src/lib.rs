@@ -5,6 +5,8 @@
 
 pub mod ast;
 pub mod error;
+pub mod fault;
+mod fields;
 pub mod parse;
 pub mod pattern;
 pub mod player;

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use nvmf_wire::sqe::Direction;
 use nvmf_wire::tcp::{CapsuleCmd, H2cData, IcReq, Pdu, PduHead, PduType, TermReq};
-use nvmf_wire::{CommandKind, Field, Layout, SglDescriptor, Sqe, Structure, Value};
+use nvmf_wire::{CommandKind, Field, Layout, SglDescriptor, Sqe, Structure};
 
 use super::conn::Sent;
 use super::{Player, Step};
 use crate::ast::{Assign, SendMode};
+use crate::fields::put;
 use crate::pattern::pattern;
 use crate::value::Val;
 
@@ -345,17 +346,8 @@ impl Player<'_> {
         s.value.int().map_err(|e| self.script(format!("{}: {e}", s.name)))
     }
 
-    /// Writes a value into a field; a word is the name of a coded value.
-    pub(super) fn put(&self, f: &Field, buf: &mut [u8], v: &Val) -> Step {
-        let value = match v {
-            Val::Int(n) => Value::Int(*n),
-            Val::Word(w) => Value::Int(coded(f, w).ok_or_else(|| self.script(format!("`{w}` is no value of {}", f.name)))?),
-            Val::Text(t) if f.is_int() => {
-                Value::Int(coded(f, t).ok_or_else(|| self.script(format!("{t:?} is no value of {}", f.name)))?)
-            }
-            v => Value::Bytes(v.bytes().map_err(|e| self.script(e))?),
-        };
-        f.set(buf, &value).map_err(|e| self.script(e))
+    fn put(&self, f: &Field, buf: &mut [u8], v: &Val) -> Step {
+        put(f, buf, v).map_err(|e| self.script(e))
     }
 }
 
@@ -373,14 +365,6 @@ fn is_command_field(command: Option<&str>, name: &str) -> bool {
     let kind = command.and_then(CommandKind::named);
     let has = |l: &Layout| l.field(plain).is_some();
     has(Sqe::LAYOUT) || kind.is_some_and(|k| has(k.layout) || k.data.is_some_and(has))
-}
-
-/// The value whose name is `word`, letters and digits alone compared.
-pub(super) fn coded(f: &Field, word: &str) -> Option<u64> {
-    let plain = |s: &str| s.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect::<String>();
-    let want = plain(word);
-    let top = if f.width >= 16 { 0xffff } else { (1u64 << f.width) - 1 };
-    (0..=top).find(|n| (f.label)(*n).is_some_and(|l| plain(l) == want))
 }
 
 fn number(said: &[Said], name: &str) -> Option<u64> {

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, Cqe, PropertyGetResponse, QueuesGranted};
-use nvmf_wire::tcp::{C2hData, CapsuleResp, Pdu, PduHead, PduType};
-use nvmf_wire::{Field, Layout, Status, Structure, Value};
+use nvmf_wire::tcp::{C2hData, Pdu, PduType};
+use nvmf_wire::{Cqe, Field, Status, Structure, Value};
 
-use super::compose::coded;
 use super::conn::{Ended, Next};
 use super::eval::{show, show_cond};
 use super::{PATIENCE, Player, Seen, Step, StopKind};
 use crate::ast::{Alternative, Awaited, Cond, Expr, Grade, Op};
+use crate::fields::{coded, cqe_of, find};
 use crate::pattern::mismatch;
 use crate::value::{Val, compare, status};
 
@@ -115,7 +114,7 @@ impl Player<'_> {
             }
             _ => {}
         }
-        let Some((field, buf)) = find(pdu, &c.name) else {
+        let Some((field, buf)) = find(pdu, &c.name, None) else {
             return Err(self.script(format!("no field `{}` in {}", c.name, pdu.ptype())));
         };
         let seen = match (c.name.as_str(), field.map(|f| f.get(&buf))) {
@@ -224,36 +223,8 @@ fn describe(what: &Awaited) -> String {
     }
 }
 
-pub(super) fn cqe_of(pdu: &Pdu) -> Cqe {
-    CapsuleResp::read(&pdu.header).map(|c| Cqe::from_bytes(c.cqe())).unwrap_or_default()
-}
-
 fn has_own(pdu: &Pdu, name: &str) -> bool {
     pdu.ptype().layout().is_some_and(|l| l.field(name).is_some())
-}
-
-/// Field and the bytes that it is read from: of the PDU, of the CQE, or of one of the responses.
-fn find(pdu: &Pdu, name: &str) -> Option<(Option<&'static Field>, Vec<u8>)> {
-    if matches!(name, "status" | "length") {
-        return Some((None, Vec::new()));
-    }
-    let layout = pdu.ptype().layout().unwrap_or(PduHead::LAYOUT);
-    if let Some(f) = layout.field(name) {
-        return Some((Some(f), pdu.header.to_vec()));
-    }
-    if pdu.ptype() != PduType::CAPSULE_RESP {
-        return PduHead::LAYOUT.field(name).map(|f| (Some(f), pdu.header.to_vec()));
-    }
-    let cqe = cqe_of(pdu);
-    let tables: [&'static Layout; 6] = [
-        Cqe::LAYOUT,
-        ConnectResponse::LAYOUT,
-        ConnectInvalid::LAYOUT,
-        PropertyGetResponse::LAYOUT,
-        AsyncEventResponse::LAYOUT,
-        QueuesGranted::LAYOUT,
-    ];
-    tables.iter().find_map(|l| l.field(name)).map(|f| (Some(f), cqe.as_bytes().to_vec()))
 }
 
 /// The first reserved byte that is not 0: of the PDU's header, or of the CQE in it.

@@ -19,6 +19,7 @@ use nvmf_seam::{Network, OpenError};
 
 use conn::Conn;
 pub use conn::Ended;
+pub use eval::{EvalError, Scope};
 
 use crate::ast::{End, Grade, Place, Stmt, Test, What};
 use crate::value::{Val, compare, show_op};
@@ -111,8 +112,7 @@ pub struct Played {
 }
 
 /// What a probe learns of a peer, besides its names: bound before a check begins.
-pub const FACTS: &[&str] =
-    &["cap", "vs", "id", "nsid", "block", "blocks", "lba", "incapsule", "mdts", "hdgst", "ddgst", "icresp"];
+pub const FACTS: &[&str] = &["cap", "vs", "id", "nsid", "block", "blocks", "lba", "incapsule", "mdts", "hdgst", "ddgst", "icresp"];
 /// Most statements that one script may run, repeats included: a script cannot hang us.
 const MAX_STEPS: usize = 100_000;
 /// Patience of a statement without `within`.
@@ -175,6 +175,7 @@ impl<'a> Player<'a> {
     fn block(&mut self, body: &[Stmt]) -> Step {
         for s in body {
             self.place = s.place;
+            self.vars.insert("now".into(), Val::Int(self.net.now().0 / 1_000_000));
             self.steps += 1;
             if self.steps > MAX_STEPS {
                 return Err(self.stop(StopKind::Script, Seen::NotRun, format!("more than {MAX_STEPS} statements")));

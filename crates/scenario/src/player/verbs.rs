@@ -6,13 +6,14 @@ use std::time::Duration;
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::property::{Cap, Cc, Csts, Property, Vs};
 use nvmf_wire::tcp::{C2hData, Digests, H2cData, IcResp, Pdu, PduType, R2t};
-use nvmf_wire::{Cid, Cqe, Layout, Sqe, Structure, Value, admin, cqe, identify, log};
+use nvmf_wire::{Cid, Cqe, Layout, Sqe, Structure, Value, cqe};
 
 use super::compose::{Said, typed};
 use super::conn::Next;
-use super::expect::{Met, cqe_of, observation, show_status};
+use super::expect::{Met, observation, show_status};
 use super::{PATIENCE, Player, Seen, Step, StopKind};
 use crate::ast::{Assign, Cond, Expr, Grade, Op, SendMode};
+use crate::fields::{cqe_of, data_layout};
 use crate::pattern::{mismatch, pattern};
 use crate::value::{Val, compare};
 
@@ -31,14 +32,16 @@ impl Player<'_> {
     /// `connect …`.
     pub(super) fn connect(&mut self, kind: &str, name: Option<&str>, with: &[Assign]) -> Step {
         let said = self.say(with)?;
-        if kind == "discovery" && !self.peer.serves_discovery {
+        // `connect tcp to=discovery`: a connection to the discovery service with nothing on it yet
+        let to_discovery = said.iter().any(|s| s.name == "to" && matches!(&s.value, Val::Word(w) if w == "discovery"));
+        if (kind == "discovery" || to_discovery) && !self.peer.serves_discovery {
             return self.grade(Grade::Skip, Seen::NotRun, format!("no discovery service answers at {}", self.peer.discovery));
         }
         if kind == "io" && self.admin.is_none() {
             self.connect_admin(None, &[], "fabrics/connect/enable", false)?;
         }
         match kind {
-            "tcp" => self.connect_tcp(name, &said, self.peer.addr).map(|_| ()),
+            "tcp" => self.connect_tcp(name, &said, if to_discovery { self.peer.discovery } else { self.peer.addr }).map(|_| ()),
             "fabric" => {
                 let i = self.connect_tcp(name, &said, self.peer.addr)?;
                 self.connect_queue(i, 0, &said, "fabrics/connect/admin", false)
@@ -438,24 +441,5 @@ fn record_of(sqe: &Sqe, done: &Outcome) -> (Option<&'static Layout>, Vec<u8>) {
         };
         return (Some(layout), done.cqe.as_bytes().to_vec());
     }
-    let layout = match sqe.opc() {
-        nvmf_wire::Opcode::IDENTIFY => match admin::Identify::from_bytes(*sqe.as_bytes()).cns() {
-            0x00 => Some(identify::IdentifyNamespace::LAYOUT),
-            0x01 => Some(identify::IdentifyController::LAYOUT),
-            0x05 => Some(identify::IdentifyNamespaceNvm::LAYOUT),
-            0x06 => Some(identify::IdentifyControllerNvm::LAYOUT),
-            0x08 => Some(identify::IdentifyNamespaceIndependent::LAYOUT),
-            _ => None,
-        },
-        nvmf_wire::Opcode::GET_LOG_PAGE => match admin::GetLogPage::from_bytes(*sqe.as_bytes()).lid() {
-            0x01 => Some(log::ErrorEntry::LAYOUT),
-            0x02 => Some(log::Smart::LAYOUT),
-            0x03 => Some(log::FirmwareSlots::LAYOUT),
-            0x0c => Some(log::AnaHeader::LAYOUT),
-            0x70 => Some(log::DiscoveryHeader::LAYOUT),
-            _ => None,
-        },
-        _ => None,
-    };
-    (layout, done.data.clone())
+    (data_layout(sqe), done.data.clone())
 }

@@ -1,0 +1,329 @@
+//! A fault script as a [`Tap`]: bends the traffic of one connection.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use nvmf_seam::{Side, Tap, TapOutput};
+use nvmf_wire::connect::Connect;
+use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, Pdu, PduType, R2t};
+use nvmf_wire::{CommandKind, Cqe, Sqe, Status, Value};
+
+use crate::ast::{Action, Assign, Cond, Expr, Fault, Rule};
+use crate::fields::{RESPONSES, coded, cqe_of, data_layout, find, put};
+use crate::player::Scope;
+use crate::value::{Val, compare, status};
+
+/// Plays the rules of a fault on one connection.
+#[derive(Clone, Debug)]
+pub struct FaultTap {
+    rules: Vec<Rule>,
+    /// Matches of each rule so far.
+    matches: Vec<u64>,
+    /// Commands seen, by CID; CIDs are 16 bits, so this is bounded.
+    commands: BTreeMap<u16, Sqe>,
+    admin: bool,
+    /// PDUs held back, by direction.
+    held: [VecDeque<Bytes>; 2],
+}
+
+/// Most PDUs held back in one direction; more go out at once.
+const MAX_HELD: usize = 64;
+
+impl FaultTap {
+    /// A tap for a new connection.
+    pub fn new(fault: &Fault) -> Self {
+        Self {
+            matches: vec![0; fault.rules.len()],
+            rules: fault.rules.clone(),
+            commands: BTreeMap::new(),
+            admin: true,
+            held: [VecDeque::new(), VecDeque::new()],
+        }
+    }
+
+    /// The command that a PDU carries or belongs to.
+    fn command_of(&self, pdu: &Pdu) -> Option<Sqe> {
+        let cid = match pdu.ptype() {
+            PduType::CAPSULE_CMD => return CapsuleCmd::read(&pdu.header).ok().map(|c| Sqe::from_bytes(c.sqe())),
+            PduType::CAPSULE_RESP => cqe_of(pdu).cid(),
+            PduType::C2H_DATA => C2hData::read(&pdu.header).ok()?.cccid(),
+            PduType::H2C_DATA => H2cData::read(&pdu.header).ok()?.cccid(),
+            PduType::R2T => R2t::read(&pdu.header).ok()?.cccid(),
+            _ => return None,
+        };
+        self.commands.get(&cid.0).copied()
+    }
+
+    fn note(&mut self, from: Side, pdu: &Pdu) {
+        if from != Side::Host || pdu.ptype() != PduType::CAPSULE_CMD {
+            return;
+        }
+        if let Some(sqe) = self.command_of(pdu) {
+            if CommandKind::of(&sqe, true).is_some_and(|k| k.name == "Connect") {
+                self.admin = Connect::from_bytes(*sqe.as_bytes()).qid().0 == 0;
+            }
+            self.commands.insert(sqe.cid().0, sqe);
+        }
+    }
+
+    fn matches(&self, rule: &Rule, from: Side, pdu: &Pdu) -> bool {
+        let name = pdu.ptype().name().unwrap_or("PDU");
+        if rule.from_controller != (from == Side::Controller) || (rule.pdu != "any" && rule.pdu != name) {
+            return false;
+        }
+        let sqe = self.command_of(pdu);
+        let kind = sqe.and_then(|s| CommandKind::of(&s, self.admin));
+        if rule.command.is_some() && kind.map(|k| k.name) != rule.command.as_deref() {
+            return false;
+        }
+        rule.conds.iter().all(|c| holds(pdu, c, sqe.as_ref(), kind))
+    }
+
+    fn act(&mut self, action: &Action, from: Side, pdu: &mut Pdu, out: &mut Vec<TapOutput>) -> Kept {
+        match action {
+            Action::Set(with) => {
+                let sqe = self.command_of(pdu);
+                let kind = sqe.and_then(|s| CommandKind::of(&s, self.admin));
+                for a in with {
+                    set(pdu, a, sqe.as_ref(), kind);
+                }
+            }
+            Action::Drop => return Kept::No,
+            Action::Duplicate => out.push(TapOutput::Pass(pdu.to_bytes().into())),
+            Action::Delay(d) => {
+                out.push(TapOutput::Late(*d, pdu.to_bytes().into()));
+                return Kept::No;
+            }
+            Action::Corrupt(part, at) => corrupt(pdu, part, *at as usize),
+            Action::Hold => {
+                let held = &mut self.held[usize::from(from == Side::Controller)];
+                if held.len() < MAX_HELD {
+                    held.push_back(pdu.to_bytes().into());
+                    return Kept::Held;
+                }
+            }
+            Action::Close => {
+                out.push(TapOutput::Close);
+                return Kept::No;
+            }
+            Action::Answer(name, with) => {
+                if let Some(a) = answer(name, with) {
+                    out.push(TapOutput::Answer(a));
+                }
+            }
+        }
+        Kept::Yes
+    }
+}
+
+#[derive(PartialEq)]
+enum Kept {
+    Yes,
+    No,
+    Held,
+}
+
+impl Tap for FaultTap {
+    fn pdu(&mut self, from: Side, bytes: Bytes) -> Vec<TapOutput> {
+        let Ok(mut pdu) = Pdu::parse(&bytes) else {
+            return vec![TapOutput::Pass(bytes)];
+        };
+        self.note(from, &pdu);
+        let mut out = Vec::new();
+        let mut kept = Kept::Yes;
+        let mut changed = false;
+        for k in 0..self.rules.len() {
+            let rule = self.rules[k].clone();
+            if kept != Kept::Yes || !self.matches(&rule, from, &pdu) {
+                continue;
+            }
+            self.matches[k] += 1;
+            if rule.nth.is_some_and(|n| n != self.matches[k]) {
+                continue;
+            }
+            changed = true;
+            for action in &rule.actions {
+                kept = self.act(action, from, &mut pdu, &mut out);
+                if kept != Kept::Yes {
+                    break;
+                }
+            }
+        }
+        if kept == Kept::Yes {
+            out.push(TapOutput::Pass(if changed { pdu.to_bytes().into() } else { bytes }));
+        }
+        if kept != Kept::Held {
+            out.extend(self.held[usize::from(from == Side::Controller)].drain(..).map(TapOutput::Pass));
+        }
+        out
+    }
+}
+
+fn holds(pdu: &Pdu, c: &Cond, sqe: Option<&Sqe>, kind: Option<&'static CommandKind>) -> bool {
+    // a response or data PDU may be chosen by a field of its command as well: `on c2h C2HData Identify cns=1`
+    let of_command = || {
+        let f = kind.and_then(|k| k.layout.field(&c.name))?;
+        Some((Some(f), sqe?.as_bytes().to_vec()))
+    };
+    let Some((field, buf)) = find(pdu, &c.name, kind).or_else(of_command) else { return false };
+    let seen = match (c.name.as_str(), field.map(|f| f.get(&buf))) {
+        ("status", _) => Val::Int(u64::from(cqe_of(pdu).status().code().0)),
+        ("length", _) => Val::Int(pdu.data.len() as u64),
+        (_, Some(Value::Int(n))) => Val::Int(n),
+        (_, Some(Value::Bytes(b))) => Val::Bytes(b),
+        (_, None) => return false,
+    };
+    let want = match &c.value {
+        Expr::Word(w) => field.and_then(|f| coded(f, w)).or_else(|| status(w)).map(Val::Int),
+        e => Scope(&BTreeMap::new()).eval(e).ok(),
+    };
+    want.is_some_and(|w| compare(&seen, c.op, &w).unwrap_or(false))
+}
+
+/// Sets a field; `$old` in the value is what it was. A field that the PDU does not have changes nothing.
+fn set(pdu: &mut Pdu, a: &Assign, sqe: Option<&Sqe>, kind: Option<&'static CommandKind>) {
+    let data_field = a.name.strip_prefix("data.").and_then(|n| sqe.and_then(data_layout).and_then(|l| l.field(n)));
+    let old = match data_field {
+        Some(f) => f.get(&pdu.data).int(),
+        None => find(pdu, &a.name, kind).and_then(|(f, buf)| f.and_then(|f| f.get(&buf).int())),
+    };
+    let vars = BTreeMap::from([("old".to_owned(), Val::Int(old.unwrap_or(0)))]);
+    let Ok(value) = Scope(&vars).eval(&a.value) else { return };
+    let mut header = pdu.header.to_vec();
+    match (a.name.as_str(), a.index) {
+        ("flags", _) => {
+            if let (Ok(n), Some(b)) = (value.int(), header.get_mut(1)) {
+                *b = n as u8;
+            }
+        }
+        ("byte", Some(at)) => {
+            if let (Ok(n), Some(b)) = (value.int(), header.get_mut(at as usize)) {
+                *b = n as u8;
+            }
+        }
+        ("data", at) => {
+            let mut data = pdu.data.to_vec();
+            match (at, &value) {
+                (Some(at), v) => {
+                    if let (Ok(n), Some(b)) = (v.int(), data.get_mut(at as usize)) {
+                        *b = n as u8;
+                    }
+                }
+                (None, v) => data = v.bytes().unwrap_or(data),
+            }
+            pdu.data = data.into();
+        }
+        ("status", _) => {
+            if let (Ok(n), Ok(c)) = (value.int(), CapsuleResp::read(&header)) {
+                let cqe = Cqe::from_bytes(c.cqe()).with_status(Status(n as u16));
+                header[8..24].copy_from_slice(cqe.as_bytes());
+            }
+        }
+        _ if data_field.is_some() => {
+            let mut data = pdu.data.to_vec();
+            if let Some(f) = data_field {
+                let _ = put(f, &mut data, &value);
+            }
+            pdu.data = data.into();
+        }
+        (name, _) => set_named(pdu, &mut header, name, &value, kind),
+    }
+    pdu.header = header.into();
+    *pdu = pdu.clone().seal();
+}
+
+fn set_named(pdu: &mut Pdu, header: &mut [u8], name: &str, value: &Val, kind: Option<&'static CommandKind>) {
+    if let Some(f) = pdu.ptype().layout().and_then(|l| l.field(name)) {
+        let _ = put(f, header, value);
+        return;
+    }
+    let inner = match pdu.ptype() {
+        PduType::CAPSULE_RESP => RESPONSES.iter().find_map(|l| l.field(name)),
+        PduType::CAPSULE_CMD => kind.and_then(|k| k.layout.field(name)),
+        _ => None,
+    };
+    if let (Some(f), Some(part)) = (inner, header.get_mut(8..)) {
+        let _ = put(f, part, value);
+    } else if let Some(f) = kind.and_then(|k| k.data).and_then(|l| l.field(name)).filter(|_| pdu.ptype() == PduType::CAPSULE_CMD) {
+        let mut data = pdu.data.to_vec();
+        let _ = put(f, &mut data, value);
+        pdu.data = data.into();
+    }
+}
+
+/// Flips bits of one part; digests stay as they are.
+fn corrupt(pdu: &mut Pdu, part: &str, at: usize) {
+    let flip = |b: &Bytes| {
+        let mut v = b.to_vec();
+        if let Some(x) = v.get_mut(at) {
+            *x ^= 0xff;
+        }
+        Bytes::from(v)
+    };
+    match part {
+        "header" => pdu.header = flip(&pdu.header),
+        "data" => pdu.data = flip(&pdu.data),
+        "hdgst" => pdu.hdgst = pdu.hdgst.map(|d| d.map(|b| b ^ 0xff)),
+        _ => pdu.ddgst = pdu.ddgst.map(|d| d.map(|b| b ^ 0xff)),
+    }
+}
+
+/// A PDU made up for the sender.
+fn answer(name: &str, with: &[Assign]) -> Option<Bytes> {
+    let (ptype, ..) = PduType::NAMED.iter().find(|n| n.2 == name)?;
+    let mut header = vec![0; ptype.hlen()?];
+    *header.first_mut()? = ptype.0;
+    let mut pdu = Pdu::build(&header, Bytes::new(), Digests::default(), 4);
+    for a in with {
+        set(&mut pdu, a, None, None);
+    }
+    Some(pdu.to_bytes().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ast::Script;
+
+    fn tap(rule: &str) -> FaultTap {
+        let text = format!("fault f\n  says \"x\"\n  {rule}\n");
+        match crate::parse::parse("f", &text).unwrap().remove(0) {
+            Script::Fault(f) => FaultTap::new(&f),
+            _ => unreachable!(),
+        }
+    }
+
+    fn r2t(r2tl: u32) -> Bytes {
+        let h = R2t::new().with(|s| s.ttag(3).r2tl(r2tl));
+        let mut b = *h.as_bytes();
+        b[0] = PduType::R2T.0;
+        Pdu::build(&b, Bytes::new(), Digests { header: true, data: false }, 4).seal().to_bytes().into()
+    }
+
+    #[test]
+    fn only_the_nth_match_is_changed_and_its_digest_is_right() {
+        let mut t = tap("on c2h R2T ttag=3 #2: set r2tl=$old+4");
+        let plain = r2t(4096);
+        assert_eq!(t.pdu(Side::Controller, plain.clone()), [TapOutput::Pass(plain.clone())]);
+        let [TapOutput::Pass(b)] = &t.pdu(Side::Controller, plain.clone())[..] else { panic!("one PDU") };
+        let p = Pdu::parse(b).unwrap();
+        assert_eq!(R2t::read(&p.header).unwrap().r2tl(), 4100);
+        assert!(p.hdgst_ok());
+        assert_eq!(t.pdu(Side::Controller, plain.clone()), [TapOutput::Pass(plain)]);
+    }
+
+    #[test]
+    fn held_goes_out_after_the_next() {
+        let mut t = tap("on c2h R2T r2tl=1: hold");
+        assert_eq!(t.pdu(Side::Controller, r2t(1)), []);
+        assert_eq!(t.pdu(Side::Controller, r2t(2)), [TapOutput::Pass(r2t(2)), TapOutput::Pass(r2t(1))]);
+    }
+
+    #[test]
+    fn a_corrupt_digest_is_wrong() {
+        let mut t = tap("on c2h R2T: corrupt hdgst");
+        let [TapOutput::Pass(b)] = &t.pdu(Side::Controller, r2t(1))[..] else { panic!("one PDU") };
+        assert!(!Pdu::parse(b).unwrap().hdgst_ok());
+    }
+}

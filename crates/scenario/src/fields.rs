@@ -1,0 +1,90 @@
+//! Fields by name: in a PDU's header, in the command or response that it carries, in the data of a command.
+
+use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, PropertyGetResponse, QueuesGranted};
+use nvmf_wire::tcp::{CapsuleCmd, CapsuleResp, Pdu, PduHead, PduType};
+use nvmf_wire::{CommandKind, Cqe, Field, Layout, Sqe, Structure, Value, admin, identify, log};
+
+use crate::value::Val;
+
+/// The tables that a response may be read with.
+pub(crate) const RESPONSES: [&Layout; 6] = [
+    Cqe::LAYOUT,
+    ConnectResponse::LAYOUT,
+    ConnectInvalid::LAYOUT,
+    PropertyGetResponse::LAYOUT,
+    AsyncEventResponse::LAYOUT,
+    QueuesGranted::LAYOUT,
+];
+
+/// The CQE in a response capsule; zeroes in any other PDU.
+pub(crate) fn cqe_of(pdu: &Pdu) -> Cqe {
+    CapsuleResp::read(&pdu.header).map(|c| Cqe::from_bytes(c.cqe())).unwrap_or_default()
+}
+
+/// Field and the bytes that it is read from: of the PDU, of the CQE or one of the responses, or of the SQE as `command` has it.
+/// `status` and `length` are no fields of a table: the caller knows them.
+pub(crate) fn find(pdu: &Pdu, name: &str, command: Option<&'static CommandKind>) -> Option<(Option<&'static Field>, Vec<u8>)> {
+    if matches!(name, "status" | "length") {
+        return Some((None, Vec::new()));
+    }
+    let header = pdu.header.to_vec();
+    let own = pdu.ptype().layout().and_then(|l| l.field(name)).or_else(|| PduHead::LAYOUT.field(name));
+    if own.is_some() {
+        return Some((own, header));
+    }
+    match pdu.ptype() {
+        PduType::CAPSULE_RESP => RESPONSES.iter().find_map(|l| l.field(name)).map(|f| (Some(f), cqe_of(pdu).as_bytes().to_vec())),
+        PduType::CAPSULE_CMD => {
+            let sqe = CapsuleCmd::read(&pdu.header).ok()?.sqe().to_vec();
+            let f = command.and_then(|k| k.layout.field(name)).or_else(|| Sqe::LAYOUT.field(name));
+            if f.is_some() {
+                return Some((f, sqe));
+            }
+            command.and_then(|k| k.data).and_then(|l| l.field(name)).map(|f| (Some(f), pdu.data.to_vec()))
+        }
+        _ => None,
+    }
+}
+
+/// The value of `f` whose name is `word`, letters and digits alone compared.
+pub(crate) fn coded(f: &Field, word: &str) -> Option<u64> {
+    let plain = |s: &str| s.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect::<String>();
+    let want = plain(word);
+    let top = if f.width >= 16 { 0xffff } else { (1u64 << f.width) - 1 };
+    (0..=top).find(|n| (f.label)(*n).is_some_and(|l| plain(l) == want))
+}
+
+/// Writes a value into a field; a word is the name of a coded value.
+pub(crate) fn put(f: &Field, buf: &mut [u8], v: &Val) -> Result<(), String> {
+    let named = |w: &str| coded(f, w).map(Value::Int).ok_or_else(|| format!("`{w}` is no value of {}", f.name));
+    let value = match v {
+        Val::Int(n) => Value::Int(*n),
+        Val::Word(w) => named(w)?,
+        Val::Text(t) if f.is_int() => named(t)?,
+        v => Value::Bytes(v.bytes()?),
+    };
+    f.set(buf, &value)
+}
+
+/// The table of the data that a command returns, where it is one structure.
+pub(crate) fn data_layout(sqe: &Sqe) -> Option<&'static Layout> {
+    match sqe.opc() {
+        nvmf_wire::Opcode::IDENTIFY => match admin::Identify::from_bytes(*sqe.as_bytes()).cns() {
+            0x00 => Some(identify::IdentifyNamespace::LAYOUT),
+            0x01 => Some(identify::IdentifyController::LAYOUT),
+            0x05 => Some(identify::IdentifyNamespaceNvm::LAYOUT),
+            0x06 => Some(identify::IdentifyControllerNvm::LAYOUT),
+            0x08 => Some(identify::IdentifyNamespaceIndependent::LAYOUT),
+            _ => None,
+        },
+        nvmf_wire::Opcode::GET_LOG_PAGE => match admin::GetLogPage::from_bytes(*sqe.as_bytes()).lid() {
+            0x01 => Some(log::ErrorEntry::LAYOUT),
+            0x02 => Some(log::Smart::LAYOUT),
+            0x03 => Some(log::FirmwareSlots::LAYOUT),
+            0x0c => Some(log::AnaHeader::LAYOUT),
+            0x70 => Some(log::DiscoveryHeader::LAYOUT),
+            _ => None,
+        },
+        _ => None,
+    }
+}
