@@ -4,8 +4,11 @@
 //! [`report`] tells it.
 
 pub mod expect;
+pub mod probe;
 pub mod report;
+pub mod runner;
 pub mod select;
+pub mod suite;
 pub mod summary;
 pub mod verdict;
 
