@@ -117,18 +117,22 @@ fn run() -> Run {
 
 /// Gives what every format needs to `tell`.
 fn told<T>(run: &Run, policy: Policy, tell: impl FnOnce(&Report<'_>) -> T) -> T {
-    let expectations = Expectations::parse("expect.toml", EXPECT).expect("a good file");
-    let summary = Summary::of(run, Some(&expectations), policy);
-    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    let wall = Wall { started, took: Duration::from_millis(1_234) };
-    tell(&Report { run, summary: &summary, expectations: Some(&expectations), wall })
+    told_all(std::slice::from_ref(run), policy, tell)
 }
 
-fn console(run: &Run, policy: Policy) -> String {
-    told(run, policy, |report| {
+fn told_all<T>(runs: &[Run], policy: Policy, tell: impl FnOnce(&Report<'_>) -> T) -> T {
+    let expectations = Expectations::parse("expect.toml", EXPECT).expect("a good file");
+    let summary = Summary::of(runs, Some(&expectations), policy);
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let wall = Wall { started, took: Duration::from_millis(1_234) };
+    tell(&Report { runs, by_subsystem: runs.len() > 1, summary: &summary, expectations: Some(&expectations), wall })
+}
+
+fn console(runs: &[Run], policy: Policy) -> String {
+    told_all(runs, policy, |report| {
         let mut out = Vec::new();
         let mut console = Console::plain(&mut out, Some("out".into()));
-        console.plan(run.results.len());
+        console.plan(report.judged().count(), "nqn.2014-08.org.example:sub_1");
         for judged in report.judged() {
             console.started(&judged.result.id);
             console.finished(&judged);
@@ -159,27 +163,30 @@ fn markdown_report() {
 
 #[test]
 fn console_report() {
-    insta::assert_snapshot!(console(&run(), Policy::default()));
+    insta::assert_snapshot!(console(&[run()], Policy::default()));
 }
 
 #[test]
 fn the_last_line_is_the_count_whatever_happened() {
     let mut broken = run();
     broken.aborted = Some("interrupted".into());
-    let text = console(&broken, Policy { strict: true, lenient: true });
+    let text = console(&[broken], Policy { strict: true, lenient: true });
     let mut lines = text.lines().rev();
     assert_eq!(lines.next(), Some("3 passed, 3 failed, 0 warned, 1 blocked, 3 skipped"));
     assert_eq!(lines.next(), Some("the run is not whole: interrupted"));
     assert!(text.ends_with("skipped\n"));
-    let nothing = console(&Run::default(), Policy::default());
+    let nothing = console(&[Run::default()], Policy::default());
     assert_eq!(nothing.lines().last(), Some("0 passed, 0 failed, 0 warned, 0 blocked, 0 skipped"));
 }
 
 #[test]
 fn what_the_peer_sends_reaches_no_terminal_and_breaks_no_xml() {
     let policy = Policy::default();
-    let texts =
-        [console(&run(), policy), told(&run(), policy, markdown::render), told(&run(), policy, |r| junit::render(r).expect("XML"))];
+    let texts = [
+        console(&[run()], policy),
+        told(&run(), policy, markdown::render),
+        told(&run(), policy, |r| junit::render(r).expect("XML")),
+    ];
     for text in texts {
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
         assert!(text.contains("\\u{1b}"), "{text}");
@@ -187,13 +194,30 @@ fn what_the_peer_sends_reaches_no_terminal_and_breaks_no_xml() {
 }
 
 #[test]
+fn several_subsystems_are_told_apart() {
+    let mut second = run();
+    second.subsystem = "nqn.2014-08.org.example:sub_2".into();
+    let runs = [run(), second];
+    let text = console(&runs, Policy::default());
+    assert!(text.contains("FAIL     tcp/icreq/maxr2t [nqn.2014-08.org.example:sub_2]\n"), "{text}");
+    assert!(text.ends_with("\n4 passed, 6 failed, 2 warned, 2 blocked, 6 skipped\n"), "{text}");
+    let xml = told_all(&runs, Policy::default(), |r| junit::render(r).expect("XML"));
+    assert!(xml.contains("<testsuite name=\"nqn.2014-08.org.example:sub_2 tcp\" tests=\"4\""), "{xml}");
+    let value: serde_json::Value = serde_json::from_str(&told_all(&runs, Policy::default(), json::render)).expect("JSON");
+    assert_eq!(value["subsystems"][1]["nqn"], "nqn.2014-08.org.example:sub_2");
+    let checks = value["checks"].as_array().expect("checks");
+    let files: std::collections::BTreeSet<&str> = checks.iter().filter_map(|c| c["traffic"]["file"].as_str()).collect();
+    assert_eq!((checks.len(), files.len()), (26, 26));
+}
+
+#[test]
 fn only_the_wall_clock_tells_two_like_runs_apart() {
-    let run = run();
-    let summary = Summary::of(&run, None, Policy::default());
+    let runs = [run()];
+    let summary = Summary::of(&runs, None, Policy::default());
     let render = |seconds| {
         let started = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let wall = Wall { started, took: Duration::from_secs(seconds) };
-        let text = json::render(&Report { run: &run, summary: &summary, expectations: None, wall });
+        let text = json::render(&Report { runs: &runs, by_subsystem: false, summary: &summary, expectations: None, wall });
         let mut value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let wall = value.as_object_mut().expect("an object").remove("wall");
         (value, wall)
@@ -230,7 +254,7 @@ fn the_folder_gets_a_trace_and_a_pcapng_a_check_and_three_reports() {
     let out = OutDir::open(&path).expect("a writable folder");
     let run = run();
     for result in &run.results {
-        out.write_check(result).expect("written");
+        out.write_check(None, result).expect("written");
     }
     let errors = told(&run, Policy::default(), |report| out.write_reports(report));
     assert!(errors.is_empty(), "{errors:?}");

@@ -47,7 +47,7 @@ fn known(verdict: &str, observation: &str) -> Expectations {
 }
 
 fn outcome(run: &Run, expectations: Option<&Expectations>, policy: Policy) -> (Standing, u8) {
-    let summary = Summary::of(run, expectations, policy);
+    let summary = Summary::of(std::slice::from_ref(run), expectations, policy);
     (summary.standings[0], summary.status().code())
 }
 
@@ -133,7 +133,7 @@ fn what_may_fail_is_no_news_either_way_but_a_death_is() {
 fn an_expectation_reaches_no_other_check() {
     let run =
         run(vec![result("a/b/d", Verdict::Fail, Observation::Timeout), result("a/b/c/case", Verdict::Fail, Observation::Timeout)]);
-    let summary = Summary::of(&run, Some(&known("fail", "timeout")), PLAIN);
+    let summary = Summary::of(std::slice::from_ref(&run), Some(&known("fail", "timeout")), PLAIN);
     assert_eq!(summary.standings, [Standing::Failed, Standing::Failed]);
 }
 
@@ -146,7 +146,7 @@ fn the_exit_status_when_several_hold() {
     let status = |results: &[&CheckResult], aborted: bool| {
         let mut run = run(results.iter().map(|r| (*r).clone()).collect());
         run.aborted = aborted.then(|| "the peer is gone".into());
-        Summary::of(&run, Some(&known), PLAIN).status().code()
+        Summary::of(std::slice::from_ref(&run), Some(&known), PLAIN).status().code()
     };
     assert_eq!(status(&[], false), 0);
     assert_eq!(status(&[&pass], false), 4);
@@ -183,20 +183,20 @@ fn every_result_is_counted_once() {
     ]);
     let expectations = expect(text);
     for policy in [PLAIN, STRICT, LENIENT] {
-        let summary = Summary::of(&run, Some(&expectations), policy);
+        let summary = Summary::of(std::slice::from_ref(&run), Some(&expectations), policy);
         let c = summary.counts;
         let sum = c.passed + c.failed + c.warned + c.blocked + c.skipped + c.known + c.may_fail + c.errors;
         assert_eq!(sum, run.results.len(), "{policy:?} {c:?}");
     }
-    let summary = Summary::of(&run, Some(&expectations), PLAIN);
+    let summary = Summary::of(std::slice::from_ref(&run), Some(&expectations), PLAIN);
     assert_eq!(summary.line(), "2 passed, 3 failed, 1 warned, 1 blocked, 1 skipped");
     assert_eq!((summary.counts.unexpected, summary.counts.killed), (2, 1));
 }
 
 fn report(run: &Run, expectations: Option<&Expectations>, policy: Policy) -> String {
-    let summary = Summary::of(run, expectations, policy);
+    let summary = Summary::of(std::slice::from_ref(run), expectations, policy);
     let wall = Wall { started: std::time::SystemTime::UNIX_EPOCH, took: Duration::ZERO };
-    json::render(&Report { run, summary: &summary, expectations, wall })
+    json::render(&Report { runs: std::slice::from_ref(run), by_subsystem: false, summary: &summary, expectations, wall })
 }
 
 #[test]
@@ -213,18 +213,18 @@ fn a_report_is_the_baseline_of_the_next_run() {
     assert_eq!(ids, ["a/fail", "a/lenient"]);
     assert_eq!(baseline.of("a/fail").map(|e| e.reason.as_str()), Some("expected one"));
 
-    let again = Summary::of(&first, Some(&baseline), PLAIN);
+    let again = Summary::of(std::slice::from_ref(&first), Some(&baseline), PLAIN);
     assert_eq!((again.status().code(), again.counts.known, again.counts.failed), (0, 2, 0));
 
     let mut second = first.clone();
     second.results[1].observation = Observation::Timeout;
     second.results[2].verdict = Verdict::Pass;
-    let changed = Summary::of(&second, Some(&baseline), PLAIN);
+    let changed = Summary::of(&[second], Some(&baseline), PLAIN);
     assert_eq!(changed.standings[1..3], [Standing::Failed, Standing::Unexpected]);
 
     // Under --strict a warning is a failure, hence known the next time.
     let strict = Expectations::parse("r.json", &report(&first, None, STRICT)).expect("a report");
-    assert_eq!(Summary::of(&first, Some(&strict), STRICT).status().code(), 0);
+    assert_eq!(Summary::of(std::slice::from_ref(&first), Some(&strict), STRICT).status().code(), 0);
 }
 
 #[test]
@@ -242,6 +242,24 @@ fn a_baseline_keeps_what_its_own_run_expected() {
     let kept: Vec<(&str, &str)> = baseline.entries().map(|(id, entry)| (id, entry.reason.as_str())).collect();
     assert_eq!(kept, [("a/flaps", "clock"), ("a/known", "why"), ("b/out", "off")]);
     assert_eq!(baseline.exclusion("b/out"), Some("off"));
+}
+
+#[test]
+fn a_baseline_of_several_subsystems_keeps_what_they_share() {
+    let runs = ["one", "two"].map(|nqn| Run {
+        subsystem: nqn.into(),
+        ..run(vec![
+            result("a/both", Verdict::Fail, Observation::Timeout),
+            result("a/one", if nqn == "one" { Verdict::Fail } else { Verdict::Pass }, Observation::Timeout),
+        ])
+    });
+    let summary = Summary::of(&runs, None, PLAIN);
+    let wall = Wall { started: std::time::SystemTime::UNIX_EPOCH, took: Duration::ZERO };
+    let text = json::render(&Report { runs: &runs, by_subsystem: true, summary: &summary, expectations: None, wall });
+    let baseline = Expectations::parse("r.json", &text).expect("a report");
+    let again = Summary::of(&runs, Some(&baseline), PLAIN);
+    assert_eq!(again.standings, [Standing::Known, Standing::MayFail, Standing::Known, Standing::Passed]);
+    assert_eq!(again.status().code(), 0);
 }
 
 #[test]

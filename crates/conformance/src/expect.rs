@@ -16,8 +16,8 @@
 //! id = "keep-alive/timer/expires"
 //! reason = "the deadline is checked every other tick"
 //!
-//! [[exclude]]                           # does not run; a slash at the end takes all below
-//! id = "discovery/"
+//! [[exclude]]                           # does not run, nor does anything below
+//! id = "discovery"
 //! reason = "the discovery service is off in this lab"
 //! ```
 //!
@@ -132,8 +132,9 @@ impl Expectations {
     /// What is expected of the check with this id: its own entry, or else the longest exclusion above it.
     #[must_use]
     pub fn of(&self, id: &str) -> Option<&Entry> {
-        let above = |at: usize| self.entries.get(id.get(..=at)?);
-        self.entries.get(id).or_else(|| id.rmatch_indices('/').find_map(|(at, _)| above(at)))
+        let excludes = |(prefix, entry): &(&String, &Entry)| entry.expected == Expected::Exclude && select::matches(prefix, id);
+        let above = || self.entries.iter().filter(excludes).max_by_key(|(prefix, _)| prefix.len()).map(|(_, entry)| entry);
+        self.entries.get(id).or_else(above)
     }
 
     /// Why the check with this id is not to run, if so.
@@ -150,10 +151,10 @@ impl Expectations {
     /// Refuses an entry that names no check of `ids`: a typing error would hide a failure for good.
     pub fn check_ids(&self, ids: &[&str]) -> Result<(), ExpectError> {
         for (id, entry) in &self.entries {
-            let exists =
-                if id.ends_with('/') { ids.iter().any(|i| i.starts_with(id.as_str())) } else { ids.contains(&id.as_str()) };
+            let is_prefix = entry.expected == Expected::Exclude;
+            let exists = if is_prefix { ids.iter().any(|i| select::matches(id, i)) } else { ids.contains(&id.as_str()) };
             if !exists {
-                let what = if id.ends_with('/') { "no check lies below" } else { "there is no check" };
+                let what = if is_prefix { "no check begins with" } else { "there is no check" };
                 let message = format!("{what} `{id}`{}", select::did_you_mean(id, ids.iter().copied()));
                 return Err(ExpectError { file: self.file.clone(), at: Some((entry.line, 1)), message });
             }
@@ -279,6 +280,7 @@ mod tests {
         assert_eq!(read.of("a/c").map(|e| &e.expected), Some(&Expected::MayFail));
         assert_eq!(read.exclusion("d/e/f"), Some("off"));
         assert_eq!(read.exclusion("d"), None);
+        assert_eq!(read.exclusion("de/f"), None);
         assert_eq!(read.of("a/b/c"), None);
     }
 

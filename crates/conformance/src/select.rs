@@ -3,8 +3,6 @@
 //! A prefix ends at a slash or at the end of an id: `tcp/icreq` takes `tcp/icreq/first` and not `tcp/icreq-x`. Read
 //! [`matches`] first.
 
-use crate::verdict::{CheckResult, Class, Observation, Verdict};
-
 /// Whether the check with this id is selected by one prefix.
 #[must_use]
 pub fn matches(prefix: &str, id: &str) -> bool {
@@ -27,26 +25,6 @@ pub fn check_prefixes(prefixes: &[String], ids: &[&str]) -> Result<(), String> {
         Some(prefix) => {
             Err(format!("no check begins with `{prefix}`{}", did_you_mean(prefix, stems(ids).iter().map(String::as_str))))
         }
-    }
-}
-
-/// The result of a check that an expectation file keeps from running.
-#[must_use]
-pub fn excluded(id: &str, says: &str, cites: &[String], class: Class, file: &str, reason: &str) -> CheckResult {
-    CheckResult {
-        id: id.to_owned(),
-        says: says.to_owned(),
-        cites: cites.to_vec(),
-        class,
-        verdict: Verdict::Skip,
-        observation: Observation::NotRun,
-        message: format!("excluded by {file}: {reason}"),
-        notes: Vec::new(),
-        findings: Vec::new(),
-        at: None,
-        took: std::time::Duration::ZERO,
-        exchange: nvmf_capture::Exchange::default(),
-        reproduce: String::new(),
     }
 }
 

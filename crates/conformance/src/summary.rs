@@ -140,30 +140,30 @@ pub struct Counts {
     pub leniently: usize,
 }
 
-/// A run, counted.
+/// The runs of one call, counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The policy that it was counted by.
     pub policy: Policy,
     /// The numbers.
     pub counts: Counts,
-    /// One for each result, in the order of the run.
+    /// One for each result, in the order of the runs.
     pub standings: Vec<Standing>,
     /// Something beside the results kept the run from being whole: it ended early, or a report could not be written.
     pub incomplete: bool,
 }
 
 impl Summary {
-    /// Counts a run.
+    /// Counts the runs of one call.
     #[must_use]
-    pub fn of(run: &Run, expectations: Option<&Expectations>, policy: Policy) -> Self {
+    pub fn of(runs: &[Run], expectations: Option<&Expectations>, policy: Policy) -> Self {
         let standing = |result: &CheckResult| Standing::of(result, expectations.and_then(|e| e.of(&result.id)), policy);
-        let standings: Vec<Standing> = run.results.iter().map(standing).collect();
+        let standings: Vec<Standing> = runs.iter().flat_map(|run| &run.results).map(standing).collect();
         let mut counts = Counts::default();
-        for (result, standing) in run.results.iter().zip(&standings) {
+        for (result, standing) in runs.iter().flat_map(|run| &run.results).zip(&standings) {
             counts.add(*standing, result.verdict);
         }
-        Self { policy, counts, standings, incomplete: run.aborted.is_some() }
+        Self { policy, counts, standings, incomplete: runs.iter().any(|run| run.aborted.is_some()) }
     }
 
     /// The status to end with.

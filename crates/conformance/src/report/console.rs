@@ -47,8 +47,11 @@ impl<W: Write> Console<W> {
         Self { out, fancy: false, bar: None, traces }
     }
 
-    /// The run has this many checks ahead.
-    pub fn plan(&mut self, total: usize) {
+    /// The run against this subsystem has this many checks ahead.
+    pub fn plan(&mut self, total: usize, subsystem: &str) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
         if self.fancy {
             let bar = ProgressBar::new(total as u64);
             if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len}  {elapsed}  {wide_msg}") {
@@ -57,7 +60,7 @@ impl<W: Write> Console<W> {
             bar.enable_steady_tick(Duration::from_millis(200));
             self.bar = Some(bar);
         } else {
-            self.line(&format!("{total} {}", if total == 1 { "check" } else { "checks" }));
+            self.line(&format!("{total} {} of {subsystem}", if total == 1 { "check" } else { "checks" }));
         }
     }
 
@@ -77,7 +80,7 @@ impl<W: Write> Console<W> {
         if self.fancy && quiet {
             return;
         }
-        let mut text = format!("  {}", judged.result.id);
+        let mut text = format!("  {}", judged.name());
         match judged.standing {
             Standing::Passed | Standing::PassedLeniently => text.push_str(&format!("  {}", duration(judged.result.took))),
             Standing::Known | Standing::MayFail | Standing::Unexpected => text.push_str(&format!("  {}", judged.reason())),
@@ -125,7 +128,7 @@ impl<W: Write> Console<W> {
         for remark in remarks {
             self.line(remark);
         }
-        if let Some(why) = &report.run.aborted {
+        for why in report.runs.iter().filter_map(|run| run.aborted.as_ref()) {
             self.line(&format!("the run is not whole: {why}"));
         }
         self.line(&report.summary.line());
@@ -133,14 +136,16 @@ impl<W: Write> Console<W> {
     }
 
     fn about(&mut self, report: &Report<'_>) {
-        let run = report.run;
-        self.labelled("target", &run.target);
-        self.labelled("subsystem", &run.subsystem);
-        if run.world == "sim" {
-            self.labelled("world", &format!("sim, seed {}", run.seed));
+        let first = report.first();
+        self.labelled("target", first.target);
+        if first.world == "sim" {
+            self.labelled("world", &format!("sim, seed {}", first.seed));
         }
-        let peer: Vec<String> = run.peer.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        self.labelled("peer", &peer.join(", "));
+        for run in report.runs {
+            self.labelled("subsystem", &run.subsystem);
+            let peer: Vec<String> = run.peer.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            self.labelled("peer", &peer.join(", "));
+        }
     }
 
     /// What the numbers of the last line leave out.
@@ -211,15 +216,15 @@ impl<W: Write> Console<W> {
         }
         self.line(&format!("{title} ({})", all.len()));
         for judged in all {
-            self.line(&format!("  {}  {}", judged.result.id, text(judged)));
+            self.line(&format!("  {}  {}", judged.name(), text(judged)));
         }
     }
 
     /// Checks by reason: many have the same.
     fn grouped(&mut self, title: &str, all: &[Judged<'_>]) {
-        let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for judged in all {
-            reasons.entry(judged.headline()).or_default().push(&judged.result.id);
+            reasons.entry(judged.headline()).or_default().push(judged.name());
         }
         if reasons.is_empty() {
             return;
@@ -227,7 +232,7 @@ impl<W: Write> Console<W> {
         self.line(&format!("{title} ({})", all.len()));
         for (reason, ids) in reasons {
             let more = ids.len().saturating_sub(3);
-            let mut names = ids.iter().take(3).copied().collect::<Vec<_>>().join(", ");
+            let mut names = ids.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
             if more > 0 {
                 names.push_str(&format!(" and {more} more"));
             }
@@ -236,10 +241,10 @@ impl<W: Write> Console<W> {
     }
 
     fn findings(&mut self, report: &Report<'_>) {
-        let mut seen: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-        for result in &report.run.results {
-            for finding in &result.findings {
-                seen.entry(finding).or_insert((0, &result.id)).0 += 1;
+        let mut seen: BTreeMap<&str, (usize, String)> = BTreeMap::new();
+        for judged in report.judged() {
+            for finding in &judged.result.findings {
+                seen.entry(finding).or_insert_with(|| (0, judged.name())).0 += 1;
             }
         }
         if seen.is_empty() {

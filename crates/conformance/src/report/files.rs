@@ -59,12 +59,13 @@ impl OutDir {
         &self.path
     }
 
-    /// Writes the trace and the pcapng of one check. A check without traffic has neither.
-    pub fn write_check(&self, result: &CheckResult) -> Result<(), FileError> {
+    /// Writes the trace and the pcapng of one check. A check without traffic has neither. `subsystem` is given where there may be
+    /// several, and stands in front of the name.
+    pub fn write_check(&self, subsystem: Option<&str>, result: &CheckResult) -> Result<(), FileError> {
         if result.exchange.connections.is_empty() {
             return Ok(());
         }
-        let stem = stem(&result.id);
+        let stem = stem(subsystem, &result.id);
         write(&self.path.join(format!("{stem}.trace.txt")), trace_text(result).as_bytes())?;
         let path = self.path.join(format!("{stem}.pcapng"));
         let bytes = trace::pcapng(result, self.base_ns).map_err(|why| FileError { path: path.clone(), why })?;
@@ -105,13 +106,18 @@ pub fn write_junit(path: &Path, report: &Report<'_>) -> Result<(), FileError> {
 
 /// The name, without its ending, of the files of a check: slashes become points, and what no file name should have a `_`.
 #[must_use]
-pub fn stem(id: &str) -> String {
+pub fn stem(subsystem: Option<&str>, id: &str) -> String {
     let safe = |c: char| match c {
         '/' => '.',
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' => c,
         _ => '_',
     };
-    id.chars().map(safe).collect()
+    // File systems end names at 255 bytes; the last part of an NQN is the part that differs.
+    let subsystem: Vec<char> = subsystem.unwrap_or_default().chars().collect();
+    let tail = subsystem.get(subsystem.len().saturating_sub(80)..).unwrap_or_default();
+    let colon = if tail.is_empty() { "" } else { "_" };
+    let prefix: String = tail.iter().map(|c| safe(*c)).collect();
+    prefix + colon + &id.chars().map(safe).collect::<String>()
 }
 
 fn probe(path: &Path) -> std::io::Result<()> {
@@ -144,7 +150,7 @@ fn trace_text(result: &CheckResult) -> String {
 /// Where the files of a check lie, for a sentence, if it had traffic.
 pub(crate) fn trace_path(out: Option<&Path>, judged: &Judged<'_>) -> Option<PathBuf> {
     let has_traffic = !judged.result.exchange.connections.is_empty();
-    out.filter(|_| has_traffic).map(|dir| dir.join(format!("{}.trace.txt", stem(&judged.result.id))))
+    out.filter(|_| has_traffic).map(|dir| dir.join(format!("{}.trace.txt", stem(judged.subsystem, &judged.result.id))))
 }
 
 #[cfg(test)]
@@ -153,7 +159,9 @@ mod tests {
 
     #[test]
     fn file_names_hold_nothing_odd() {
-        assert_eq!(stem("tcp/icreq/pfv-unsupported/one"), "tcp.icreq.pfv-unsupported.one");
-        assert_eq!(stem("../a b\0"), "__.a_b_");
+        assert_eq!(stem(None, "tcp/icreq/pfv-unsupported/one"), "tcp.icreq.pfv-unsupported.one");
+        assert_eq!(stem(None, "../a b\0"), "__.a_b_");
+        assert_eq!(stem(Some("nqn.2014-08.a:b"), "c/d"), "nqn_2014-08_a_b_c.d");
+        assert_eq!(stem(Some(&"x".repeat(223)), "c/d").len(), 84);
     }
 }

@@ -1,4 +1,4 @@
-//! The run as one JSON object: what other programs read, and what `--expect` takes as a baseline.
+//! The runs as one JSON object: what other programs read, and what `--expect` takes as a baseline.
 //!
 //! Fields are only ever added, never renamed or removed, without a new [`SCHEMA_VERSION`]. Their order is that of the
 //! structures here. `wall` is the only member that two runs from one seed do not share.
@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{Judged, Report, cited, class_word, files, observation_word, trace, verdict_word};
 use crate::expect::Expected;
 use crate::summary::Counts;
+use crate::verdict::Run;
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "nvmfspec-report";
@@ -29,15 +30,13 @@ struct Document<'a> {
     tool: Tool,
     wall: Clock,
     target: &'a str,
-    subsystem: &'a str,
     world: &'a str,
     seed: u64,
-    peer: Vec<Named<'a>>,
+    subsystems: Vec<Subsystem<'a>>,
     strict: bool,
     lenient: bool,
     expectations: Option<About<'a>>,
     status: u8,
-    aborted: Option<&'a str>,
     counts: Numbers,
     checks: Vec<Check<'a>>,
 }
@@ -52,6 +51,13 @@ struct Tool {
 struct Clock {
     started: String,
     duration_ms: u64,
+}
+
+#[derive(Serialize)]
+struct Subsystem<'a> {
+    nqn: &'a str,
+    peer: Vec<Named<'a>>,
+    aborted: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -86,6 +92,8 @@ struct Numbers {
 #[derive(Serialize)]
 struct Check<'a> {
     id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subsystem: Option<&'a str>,
     says: &'a str,
     cites: Vec<Cite<'a>>,
     class: &'static str,
@@ -132,25 +140,31 @@ struct Traffic {
 
 impl<'a> Document<'a> {
     fn of(report: &Report<'a>) -> Self {
-        let Report { run, summary, expectations, wall } = *report;
+        let Report { runs, summary, expectations, wall, .. } = *report;
+        let first = report.first();
         Document {
             schema: SCHEMA,
             schema_version: SCHEMA_VERSION,
             tool: Tool { name: "nvmfspec", version: env!("CARGO_PKG_VERSION") },
             wall: Clock { started: wall.started_text(), duration_ms: u64::try_from(wall.took.as_millis()).unwrap_or(u64::MAX) },
-            target: &run.target,
-            subsystem: &run.subsystem,
-            world: &run.world,
-            seed: run.seed,
-            peer: run.peer.iter().map(|(name, value)| Named { name, value }).collect(),
+            target: first.target,
+            world: first.world,
+            seed: first.seed,
+            subsystems: runs.iter().map(Subsystem::of).collect(),
             strict: summary.policy.strict,
             lenient: summary.policy.lenient,
             expectations: expectations.map(|e| About { file: &e.file, stack: e.stack.as_deref(), version: e.version.as_deref() }),
             status: summary.status().code(),
-            aborted: run.aborted.as_deref(),
-            counts: Numbers::of(&summary.counts, run.results.len()),
+            counts: Numbers::of(&summary.counts, summary.standings.len()),
             checks: report.judged().map(Check::of).collect(),
         }
+    }
+}
+
+impl<'a> Subsystem<'a> {
+    fn of(run: &'a Run) -> Self {
+        let peer = run.peer.iter().map(|(name, value)| Named { name, value }).collect();
+        Self { nqn: &run.subsystem, peer, aborted: run.aborted.as_deref() }
     }
 }
 
@@ -178,6 +192,7 @@ impl<'a> Check<'a> {
         let result = judged.result;
         Self {
             id: &result.id,
+            subsystem: judged.subsystem,
             says: &result.says,
             cites: result.cites.iter().map(|id| Cite::of(id)).collect(),
             class: class_word(result.class),
@@ -194,7 +209,7 @@ impl<'a> Check<'a> {
                 connections: result.exchange.connections.len(),
                 pdus: result.exchange.connections.iter().map(|c| c.pdus().count()).sum(),
                 hash: format!("{:016x}", trace::hash(&result.exchange)),
-                file: files::stem(&result.id),
+                file: files::stem(judged.subsystem, &result.id),
             },
             reproduce: &result.reproduce,
         }

@@ -1,6 +1,6 @@
-//! The run as JUnit XML, for what shows test results in CI.
+//! The runs as JUnit XML, for what shows test results in CI.
 //!
-//! A suite is the first part of the ids, a class name all but the last. JUnit knows four outcomes, so: a failure that counts and
+//! A suite is the first part of the ids, after the subsystem where there may be several; a class name all but the last. JUnit knows four outcomes, so: a failure that counts and
 //! an expected failure that passed are failures; our own errors are errors; blocked, skipped, and what fails as expected are
 //! *skipped* with the reason; a warning passes, with its text in the output. Times are those of the world that the run took
 //! place in.
@@ -13,7 +13,7 @@ use crate::summary::Standing;
 /// The report. The error is a message: the XML writer refused.
 pub fn render(report: &Report<'_>) -> Result<String, String> {
     let mut xml = quick_junit::Report::new("nvmfspec");
-    xml.set_time(report.run.results.iter().map(|result| result.took).sum());
+    xml.set_time(report.judged().map(|judged| judged.result.took).sum());
     for suite in suites(report) {
         xml.add_test_suite(suite);
     }
@@ -24,10 +24,11 @@ fn suites(report: &Report<'_>) -> Vec<TestSuite> {
     let mut suites: Vec<TestSuite> = Vec::new();
     for judged in report.judged() {
         let area = judged.result.id.split('/').next().unwrap_or_default();
-        let at = suites.iter().position(|suite| suite.name.as_str() == area).unwrap_or_else(|| {
-            let mut suite = TestSuite::new(area);
+        let name = printable(&judged.subsystem.map_or(area.to_owned(), |nqn| format!("{nqn} {area}")));
+        let at = suites.iter().position(|suite| suite.name.as_str() == name).unwrap_or_else(|| {
+            let mut suite = TestSuite::new(&name);
             suite.set_time(std::time::Duration::ZERO);
-            for (name, value) in properties(report) {
+            for (name, value) in properties(report, &judged) {
                 suite.add_property(Property::new(name, printable(&value)));
             }
             suites.push(suite);
@@ -42,17 +43,21 @@ fn suites(report: &Report<'_>) -> Vec<TestSuite> {
     suites
 }
 
-fn properties(report: &Report<'_>) -> Vec<(String, String)> {
-    let run = report.run;
+/// What a reader of one suite has to know, since JUnit has no place for it above the suites.
+fn properties(report: &Report<'_>, judged: &Judged<'_>) -> Vec<(String, String)> {
+    let first = report.first();
     let mut all = vec![
-        ("target".to_owned(), run.target.clone()),
-        ("subsystem".to_owned(), run.subsystem.clone()),
-        ("world".to_owned(), run.world.clone()),
-        ("seed".to_owned(), run.seed.to_string()),
+        ("target".to_owned(), first.target.to_owned()),
+        ("world".to_owned(), first.world.to_owned()),
+        ("seed".to_owned(), first.seed.to_string()),
     ];
-    all.extend(run.peer.iter().map(|(name, value)| (format!("peer.{name}"), value.clone())));
     all.extend(report.expectations_named().map(|name| ("expectations".to_owned(), name)));
-    all.extend(run.aborted.iter().map(|why| ("aborted".to_owned(), why.clone())));
+    let run = report.runs.iter().find(|run| judged.subsystem.is_none_or(|nqn| run.subsystem == nqn));
+    if let Some(run) = run {
+        all.push(("subsystem".to_owned(), run.subsystem.clone()));
+        all.extend(run.peer.iter().map(|(name, value)| (format!("peer.{name}"), value.clone())));
+        all.extend(run.aborted.iter().map(|why| ("aborted".to_owned(), why.clone())));
+    }
     all
 }
 

@@ -1,4 +1,4 @@
-//! The run as one Markdown page: what stands in a merge request or is kept beside a release.
+//! The runs as one Markdown page: what stands in a merge request or is kept beside a release.
 //!
 //! What needs attention comes first, each with the requirement, what was seen and the end of the trace; passes come last, folded.
 
@@ -32,10 +32,10 @@ pub fn render(report: &Report<'_>) -> String {
 }
 
 fn head(page: &mut String, report: &Report<'_>) {
-    let run = report.run;
-    page.push_str(&format!("# NVMe-oF conformance of {}\n\n", cell(&run.target)));
+    let first = report.first();
+    page.push_str(&format!("# NVMe-oF conformance of {}\n\n", cell(first.target)));
     page.push_str(&format!("**{}** · exit status {}\n\n", report.summary.line(), report.summary.status().code()));
-    if let Some(why) = &run.aborted {
+    for why in report.runs.iter().filter_map(|run| run.aborted.as_ref()) {
         page.push_str(&format!("**The run is not whole: {}**\n\n", cell(why)));
     }
     let counts = report.summary.counts;
@@ -50,12 +50,11 @@ fn head(page: &mut String, report: &Report<'_>) {
         }
     }
     page.push_str("\n| | |\n|---|---|\n");
-    let mut rows = vec![
-        ("subsystem".to_owned(), run.subsystem.clone()),
-        ("world".to_owned(), run.world.clone()),
-        ("seed".to_owned(), run.seed.to_string()),
-    ];
-    rows.extend(run.peer.iter().cloned());
+    let mut rows = vec![("world".to_owned(), first.world.to_owned()), ("seed".to_owned(), first.seed.to_string())];
+    for run in report.runs {
+        rows.push(("subsystem".to_owned(), run.subsystem.clone()));
+        rows.extend(run.peer.iter().cloned());
+    }
     rows.extend(report.expectations_named().map(|name| ("expectations".to_owned(), name)));
     rows.push(("started".to_owned(), report.wall.started_text()));
     rows.push(("tool".to_owned(), format!("nvmfspec {}", env!("CARGO_PKG_VERSION"))));
@@ -76,7 +75,7 @@ fn details(page: &mut String, title: &str, all: &[Judged<'_>]) {
 
 fn detail(page: &mut String, judged: &Judged<'_>) {
     let result = judged.result;
-    page.push_str(&format!("\n### `{}`\n\n{}\n\n", code(&result.id), cell(&result.says)));
+    page.push_str(&format!("\n### `{}`\n\n{}\n\n", code(&judged.name()), cell(&result.says)));
     page.push_str(&format!("- **{}**, {}\n", verdict_word(result.verdict), observation_word(result.observation)));
     for id in &result.cites {
         page.push_str(&match cited(id) {
@@ -114,7 +113,7 @@ fn table(page: &mut String, title: &str, why: &str, all: &[Judged<'_>], text: im
     page.push_str(&format!("\n## {title} ({})\n\n| check | cites | {why} |\n|---|---|---|\n", all.len()));
     for judged in all {
         let cites = judged.result.cites.join(", ");
-        page.push_str(&format!("| `{}` | {} | {} |\n", code(&judged.result.id), cell(&cites), cell(&text(judged))));
+        page.push_str(&format!("| `{}` | {} | {} |\n", code(&judged.name()), cell(&cites), cell(&text(judged))));
     }
 }
 
@@ -123,9 +122,9 @@ fn passes(page: &mut String, all: &[Judged<'_>]) {
         return;
     }
     page.push_str(&format!("\n<details><summary>Passed ({})</summary>\n\n| check | class | cites |\n|---|---|---|\n", all.len()));
-    for Judged { result, .. } in all {
-        let cites = cell(&result.cites.join(", "));
-        page.push_str(&format!("| `{}` | {} | {cites} |\n", code(&result.id), class_word(result.class)));
+    for judged in all {
+        let cites = cell(&judged.result.cites.join(", "));
+        page.push_str(&format!("| `{}` | {} | {cites} |\n", code(&judged.name()), class_word(judged.result.class)));
     }
     page.push_str("\n</details>\n");
 }
@@ -134,7 +133,7 @@ fn findings(page: &mut String, report: &Report<'_>) {
     let mut rows = String::new();
     for judged in report.judged() {
         for finding in &judged.result.findings {
-            rows.push_str(&format!("| `{}` | {} |\n", code(&judged.result.id), cell(finding)));
+            rows.push_str(&format!("| `{}` | {} |\n", code(&judged.name()), cell(finding)));
         }
     }
     if !rows.is_empty() {

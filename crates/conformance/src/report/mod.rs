@@ -1,4 +1,4 @@
-//! A run, told: on the console, as JSON, JUnit XML and Markdown, and as one trace and one pcapng a check.
+//! The runs of one call, one a subsystem, told: on the console, as JSON, JUnit XML and Markdown, and as one trace and one pcapng a check.
 //!
 //! Each format is a module with one function that takes a [`Report`]; none of them judges: what a result counts as was
 //! decided in [`crate::summary`]. Two runs that went alike give the same text in every format, but for what lies in [`Wall`].
@@ -23,8 +23,10 @@ use crate::verdict::{CheckResult, Class, Observation, Run, Verdict};
 /// All that a report tells.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// The run.
-    pub run: &'a Run,
+    /// One run for each subsystem tested, of the same target.
+    pub runs: &'a [Run],
+    /// Several subsystems were asked for, so each result names its own.
+    pub by_subsystem: bool,
     /// How it was counted.
     pub summary: &'a Summary,
     /// What was expected.
@@ -54,12 +56,24 @@ impl Wall {
 impl<'a> Report<'a> {
     /// Each result with its standing and what was expected of it.
     pub fn judged(&self) -> impl Iterator<Item = Judged<'a>> {
-        let expectations = self.expectations;
-        self.run.results.iter().zip(&self.summary.standings).map(move |(result, standing)| Judged {
+        let Report { runs, by_subsystem, expectations, .. } = *self;
+        let results = runs.iter().flat_map(|run| run.results.iter().map(move |result| (run, result)));
+        results.zip(&self.summary.standings).map(move |((run, result), standing)| Judged {
             result,
+            subsystem: by_subsystem.then_some(run.subsystem.as_str()),
             standing: *standing,
             entry: expectations.and_then(|e| e.of(&result.id)),
         })
+    }
+
+    /// What all runs share, from the first of them: target, world and seed.
+    fn first(&self) -> Shared<'a> {
+        let run = self.runs.first();
+        Shared {
+            target: run.map_or("", |run| run.target.as_str()),
+            world: run.map_or("", |run| run.world.as_str()),
+            seed: run.map_or(0, |run| run.seed),
+        }
     }
 
     /// Those of one standing.
@@ -84,11 +98,20 @@ impl<'a> Report<'a> {
     }
 }
 
+/// What the runs of one call have in common.
+struct Shared<'a> {
+    target: &'a str,
+    world: &'a str,
+    seed: u64,
+}
+
 /// A result, with what it counts as and what was expected of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
     /// The result.
     pub result: &'a CheckResult,
+    /// NQN of the subsystem, where there may be several.
+    pub subsystem: Option<&'a str>,
     /// What it counts as.
     pub standing: Standing,
     /// What the expectation file says of it.
@@ -100,6 +123,14 @@ impl<'a> Judged<'a> {
     fn headline(&self) -> &'a str {
         let first = self.result.message.lines().find(|line| !line.trim().is_empty());
         first.map_or_else(|| observation_word(self.result.observation), str::trim)
+    }
+
+    /// The id, with the subsystem where there may be several.
+    fn name(&self) -> String {
+        match self.subsystem {
+            Some(nqn) => format!("{} [{nqn}]", self.result.id),
+            None => self.result.id.clone(),
+        }
     }
 
     /// Why the expectation stands; empty where there is none.
