@@ -1,0 +1,50 @@
+//! Data that came with a command, in the pieces in which it arrived, so that nothing is copied (design invariant I4).
+
+use bytes::{Bytes, BytesMut};
+
+/// Data of a command in order of its offsets.
+#[derive(Clone, Debug, Default)]
+pub struct Data {
+    pieces: Vec<Bytes>,
+    len: usize,
+}
+
+impl Data {
+    /// Appends a piece; empty ones leave no trace, so the pieces never outnumber the bytes.
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.len += piece.len();
+            self.pieces.push(piece);
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True where there is no data.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The pieces in order.
+    pub fn pieces(&self) -> &[Bytes] {
+        &self.pieces
+    }
+
+    /// All in one piece; copies only where there are several.
+    pub fn to_bytes(&self) -> Bytes {
+        match self.pieces.as_slice() {
+            [] => Bytes::new(),
+            [one] => one.clone(),
+            many => {
+                let mut all = BytesMut::with_capacity(self.len);
+                for piece in many {
+                    all.extend_from_slice(piece);
+                }
+                all.freeze()
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The reference host: one association with one controller, from the first connection to the last. [Base 2.0, 3.3, 3.5, 3.6]
+//!
+//! What it is: state machines that are always correct (design invariant I2). What it is not: a way to send anything illegal (the raw
+//! player is), nor a driver of sockets (`nvmf-net` has one).
+//!
+//! Read [`Association`] first; [`HostSettings`] has what can be chosen, [`discovery::LogReader`] reads a discovery log, and
+//! [`command`] makes the SQEs. One connection of the association is [`crate::tcp::host::HostConnection`].
+
+pub mod association;
+pub mod command;
+pub mod data;
+pub mod discovery;
+pub mod error;
+pub mod queue;
+pub mod settings;
+
+mod bringup;
+
+pub use association::{Association, Event, Facts};
+pub use data::Data;
+pub use discovery::{DiscoveryError, DiscoveryLog, LogReader};
+pub use error::HostError;
+pub use settings::{DISCOVERY_NQN, HostSettings, HostTcpSettings};
+
+pub use crate::tcp::host::{Completion, Negotiated, Payload, SubmitError, Waiting};

@@ -1,0 +1,108 @@
+//! What a user may choose about a host: names, queues, limits and patience. Every limit that a controller could press against stands
+//! here.
+
+use core::time::Duration;
+
+use nvmf_wire::Cntlid;
+use nvmf_wire::tcp::Digests;
+
+/// What concerns one association, whatever the transport.
+#[derive(Clone, Debug)]
+pub struct HostSettings {
+    /// Host NQN (HOSTNQN), at most 223 bytes. [FAB-CONNECT-17]
+    pub hostnqn: String,
+    /// Host Identifier (HOSTID), 16 bytes, not all zero. [FAB-CONNECT-19]
+    pub hostid: [u8; 16],
+    /// NQN of the subsystem to connect to (SUBNQN), at most 223 bytes; the well-known discovery NQN makes the association one with a
+    /// discovery controller. [NQN-15]
+    pub subnqn: String,
+    /// Controller asked for: FFFFh in the dynamic model. [FAB-CNTLID-02]
+    pub cntlid: Cntlid,
+    /// Keep Alive Timeout (KATO), milliseconds; 0 switches it off, which only a discovery controller is sure to take. [DISC-CTRL-04]
+    pub kato_ms: u32,
+    /// Size of the Admin Queue, entries: 2 to 4096.
+    pub admin_entries: u16,
+    /// Size of each I/O queue, entries, at least 2; lowered to what CAP.MQES allows. [FAB-QUEUE-18]
+    pub io_entries: u16,
+    /// I/O queues to connect; lowered to what the controller grants. None for a discovery controller.
+    pub io_queues: u16,
+    /// Ask to do without SQ flow control. [FAB-SQFC-03]
+    pub flow_control_off: bool,
+    /// Asynchronous Event Requests to keep outstanding; lowered to AERL + 1. [ADM-AER-03]
+    pub async_events: u8,
+    /// Refuse a connection whose controller does not grant the digests asked for. [TCP-DGST-17]
+    pub insist_on_digests: bool,
+    /// Largest data of one command, bytes; larger ones are refused by `submit`.
+    pub max_transfer: u32,
+    /// Patience for a TCP connection and for the answer to a command, Asynchronous Event Requests excepted.
+    pub command_patience: Duration,
+    /// Patience for CSTS.SHST to say that shutdown is complete; longer where RTD3E of the controller asks for it.
+    pub shutdown_patience: Duration,
+    /// Time between two looks at CSTS while it is waited for.
+    pub poll_interval: Duration,
+    /// What concerns each connection.
+    pub tcp: HostTcpSettings,
+}
+
+/// What concerns one NVMe/TCP connection of a host.
+#[derive(Clone, Debug)]
+pub struct HostTcpSettings {
+    /// Host PDU Data Alignment (HPDA), 0 to 31: data from the controller starts at a multiple of (n + 1) x 4 bytes. Widespread targets
+    /// refuse anything but 0.
+    pub hpda: u8,
+    /// Digests asked for. [TCP-DGST-01, TCP-DGST-09]
+    pub digests: Digests,
+    /// R2Ts that may be outstanding for one command, at least 1; MAXR2T of the ICReq is one less. [TCP-R2T-01]
+    pub r2ts: u16,
+    /// Patience for the ICResp. [TCP-CONN-04]
+    pub ic_patience: Duration,
+    /// Patience for the rest of a header whose first 8 bytes are wrong already, so that the terminate request can show all of it.
+    pub header_patience: Duration,
+    /// How long after its H2CTermReq the host waits for the controller to close; the text has 30 s. [TCP-TERM-20]
+    pub term_wait: Duration,
+}
+
+/// NQN of every discovery service. [Base 2.0, 4.5; NQN-15]
+pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+impl HostSettings {
+    /// Settings for a subsystem with one I/O queue and everything else as common hosts have it.
+    pub fn new(hostnqn: impl Into<String>, hostid: [u8; 16], subnqn: impl Into<String>) -> Self {
+        Self {
+            hostnqn: hostnqn.into(),
+            hostid,
+            subnqn: subnqn.into(),
+            cntlid: Cntlid::DYNAMIC,
+            kato_ms: 120_000,
+            admin_entries: 32,
+            io_entries: 128,
+            io_queues: 1,
+            flow_control_off: false,
+            async_events: 1,
+            insist_on_digests: false,
+            max_transfer: 16 << 20,
+            command_patience: Duration::from_secs(30),
+            shutdown_patience: Duration::from_secs(10),
+            poll_interval: Duration::from_millis(100),
+            tcp: HostTcpSettings::default(),
+        }
+    }
+
+    /// True where the subsystem asked for is a discovery service.
+    pub fn is_discovery(&self) -> bool {
+        self.subnqn == DISCOVERY_NQN
+    }
+}
+
+impl Default for HostTcpSettings {
+    fn default() -> Self {
+        Self {
+            hpda: 0,
+            digests: Digests::default(),
+            r2ts: 1,
+            ic_patience: Duration::from_secs(10),
+            header_patience: Duration::from_millis(200),
+            term_wait: Duration::from_secs(30),
+        }
+    }
+}
