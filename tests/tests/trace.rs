@@ -137,3 +137,25 @@ fn fields_by_the_names_of_wireshark() {
     }
     insta::assert_snapshot!(out);
 }
+
+#[test]
+fn the_discovery_of_a_real_host() {
+    let path = talk::captures().into_iter().find(|p| p.ends_with("linux-6.12/tcp-discover-4420.pcap.gz")).unwrap();
+    let capture = nvmf_capture::Capture::open(path).unwrap();
+    insta::assert_snapshot!(Trace::default().without_times().exchange(capture.exchange()));
+}
+
+/// Reading, writing as pcapng and reading again keeps every PDU, its time and its direction.
+#[test]
+fn recorded_captures_survive_being_written() {
+    for path in talk::captures() {
+        let first = nvmf_capture::Capture::open(&path).unwrap();
+        let mut bytes = Vec::new();
+        nvmf_capture::pcapng::Writer::new().write(first.exchange(), &mut bytes).unwrap();
+        let again = nvmf_capture::Capture::read(&bytes[..]).unwrap();
+        assert_eq!(first.connections().len(), again.connections().len(), "{path:?}");
+        for (a, b) in first.connections().iter().zip(again.connections()) {
+            assert_eq!(a.events, b.events, "{path:?}");
+        }
+    }
+}

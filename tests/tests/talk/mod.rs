@@ -92,3 +92,42 @@ pub fn connected(qid: u16, digests: Digests) -> Talk {
     t.response(*Cqe::of(Cid(0), Status::SUCCESS, 1).with(|s| s.dw0(1)).as_bytes());
     t
 }
+
+/// An Admin Queue whose controller is ready: Connect, CC.EN, CSTS.RDY. The next SQHD is 4, the next CID 3.
+pub fn ready(digests: Digests) -> Talk {
+    let mut t = connected(0, digests);
+    t.command(sqe("PropertySet", 1, &[("ofst", 0x14), ("value", 0x0046_0001)]), &[]);
+    t.done(1, Status::SUCCESS, 2);
+    t.command(sqe("PropertyGet", 2, &[("ofst", 0x1c)]), &[]);
+    t.response(*Cqe::of(Cid(2), Status::SUCCESS, 3).with(|s| s.dw0(1)).as_bytes());
+    t
+}
+
+/// An I/O command with a command data buffer of `len` bytes.
+pub fn io(name: &str, cid: u16, len: u32) -> Sqe {
+    let fields: &[(&str, u64)] = if name == "Flush" { &[("nsid", 1)] } else { &[("nsid", 1), ("nlb", 7)] };
+    sqe(name, cid, fields).with_sgl1(SglDescriptor::transport(len))
+}
+
+/// `header` with bytes changed: (offset, value).
+pub fn bent(header: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
+    let mut b = header.to_vec();
+    for (at, value) in changes {
+        b[*at] = *value;
+    }
+    b
+}
+
+/// The recorded captures, in order of their paths.
+pub fn captures() -> Vec<std::path::PathBuf> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../captures");
+    let mut out = Vec::new();
+    for stack in std::fs::read_dir(root).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()) {
+        out.extend(
+            std::fs::read_dir(stack).unwrap().map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "gz")),
+        );
+    }
+    out.sort();
+    assert!(out.len() > 10, "{out:?}");
+    out
+}

@@ -43,7 +43,8 @@ fn padding(session: &Session, pdu: &Pdu, out: &mut Out) {
         PduType::CAPSULE_CMD => (session.icresp().map(|r| r.cpda()), req::TCP_CAPSULE_18),
         _ => return,
     };
-    if pdu.data.is_empty() {
+    // With a wrong HLEN nobody can tell where the data should start.
+    if pdu.data.is_empty() || ptype.hlen() != Some(pdu.header.len()) {
         return;
     }
     let data_at = pdu.header.len() + pdu.hdgst.map_or(0, |_| 4);

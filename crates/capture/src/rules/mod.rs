@@ -20,7 +20,7 @@ use nvmf_spec::{Level, Requirement, Side, req};
 use nvmf_wire::connect::ConnectData;
 use nvmf_wire::property::{Cc, Csts, Property, PropertyGet, PropertySet};
 use nvmf_wire::sqe::FabricsType;
-use nvmf_wire::tcp::{CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType};
+use nvmf_wire::tcp::{CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType, TermReq};
 use nvmf_wire::{Cid, Cntlid, Cqe, Sqe, Status};
 
 use crate::exchange::{Direction, Event, EventKind, Exchange};
@@ -218,7 +218,8 @@ impl State {
     fn quote(&self, sender: Side, pdu: &Pdu, out: &mut Out) {
         let quoted = pdu.data.get(..8).unwrap_or(&pdu.data);
         let peer = index(sender.other());
-        let known = self.ambiguous[peer] || self.heads[peer].iter().any(|h| h.starts_with(quoted));
+        let known =
+            self.ambiguous[peer] || pdu.header.len() != TermReq::LEN || self.heads[peer].iter().any(|h| h.starts_with(quoted));
         let which = if sender == Side::Host { req::TCP_TERM_18 } else { req::TCP_TERM_06 };
         let seen = || quoted.iter().map(|b| format!("{b:02x}")).collect::<String>();
         if !known {
