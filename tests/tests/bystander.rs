@@ -191,6 +191,9 @@ fn every_rule_is_seen_failing() {
     assert!(cited.len() > 140, "{}", cited.len());
 }
 
+/// Makes a PDU with bytes changed.
+type Bend<'a> = &'a dyn Fn(&[(usize, u8)]) -> Vec<u8>;
+
 fn connection_start(seen: &mut Seen) {
     let icreq = |f: &[(usize, u8)]| wrong_pdu(&Talk::new(), PduType::IC_REQ, IcReq::new().as_bytes(), &[], f);
     for (id, changes) in [
@@ -204,7 +207,7 @@ fn connection_start(seen: &mut Seen) {
     ] {
         seen.case(Talk::new(), &[id], |t| t.raw(H2C, &icreq(&[changes])));
     }
-    let long = |f: &dyn Fn(&[(usize, u8)]) -> Vec<u8>| [f(&[(4, 132)]), vec![0; 4]].concat();
+    let long = |f: Bend| [f(&[(4, 132)]), vec![0; 4]].concat();
     seen.case(Talk::new(), &["TCP-ICREQ-05 host"], |t| t.raw(H2C, &long(&icreq)));
 
     let icresp = |f: &[(usize, u8)]| wrong_pdu(&Talk::new(), PduType::IC_RESP, IcResp::new().as_bytes(), &[], f);
@@ -237,6 +240,10 @@ fn connection_start(seen: &mut Seen) {
     seen.case(asked(), &["TCP-CONN-02 controller", "CQE-01 controller"], |t| t.done(0, Status::SUCCESS, 1));
 }
 
+type Start<'a> = &'a dyn Fn() -> Talk;
+/// What comes before, a right header, bytes of data behind it, the byte that is changed, what that breaks.
+type Case<'a> = (Start<'a>, Vec<u8>, usize, (usize, u8), &'a [&'a str]);
+
 fn heads(seen: &mut Seen) {
     seen.case(connected(1, PLAIN), &["TCP-CH-01 host"], |t| t.send(H2C, PduType::R2T, &head(PduType::R2T), &[]));
     seen.case(connected(1, PLAIN), &["TCP-CH-01 controller"], |t| t.send(C2H, PduType::H2C_DATA, &head(PduType::H2C_DATA), &[]));
@@ -259,10 +266,9 @@ fn heads(seen: &mut Seen) {
         t
     };
     let t = |h: &[u8], p: PduType| bent(h, &[(0, p.0)]);
-    type Start<'a> = &'a dyn Fn() -> Talk;
     let start: Start = &|| connected(1, PLAIN);
     let (written, reading, wanted): (Start, Start, Start) = (&|| after(&write), &|| after(&read), &asked);
-    let cases: &[(Start, Vec<u8>, usize, (usize, u8), &[&str])] = &[
+    let cases: &[Case] = &[
         (start, t(command.as_bytes(), PduType::CAPSULE_CMD), 0, (1, 0x10), &["TCP-CAPSULE-14 host"]),
         (start, t(command.as_bytes(), PduType::CAPSULE_CMD), 0, (2, 68), &["TCP-CAPSULE-15 host"]),
         (written, t(response.as_bytes(), PduType::CAPSULE_RESP), 0, (1, 2), &["TCP-CAPSULE-25 controller"]),
