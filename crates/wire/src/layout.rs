@@ -129,25 +129,53 @@ pub trait Structure: Sized + Copy {
 pub struct Set<'a, T>(pub(crate) &'a mut T);
 
 /// Reads `width` (at most 64) bits from `bit` on; bits behind the end of `buf` read as 0.
+///
+/// With constant `bit` and `width`, as the getters have them, one arm is left: a plain load.
 #[inline(always)]
 pub fn load_bits(buf: &[u8], bit: usize, width: usize) -> u64 {
     let (first, shift) = (bit / 8, bit % 8);
-    let count = (shift + width).div_ceil(8);
+    let word = match (shift + width).div_ceil(8) {
+        1 => le::<1>(buf, first).map(|b| u64::from(b[0])),
+        2 => le::<2>(buf, first).map(|b| u64::from(u16::from_le_bytes(b))),
+        4 => le::<4>(buf, first).map(|b| u64::from(u32::from_le_bytes(b))),
+        8 => le::<8>(buf, first).map(u64::from_le_bytes),
+        _ => None,
+    };
+    let word = match word {
+        Some(w) => w >> shift,
+        None => load_slowly(buf, first, shift, width),
+    };
+    if width >= 64 { word } else { word & ((1 << width) - 1) }
+}
+
+#[inline(always)]
+fn le<const N: usize>(buf: &[u8], at: usize) -> Option<[u8; N]> {
+    buf.get(at..)?.first_chunk::<N>().copied()
+}
+
+#[inline]
+fn load_slowly(buf: &[u8], first: usize, shift: usize, width: usize) -> u64 {
     let mut word = 0u128;
-    let mut i = 0;
-    while i < count {
+    for i in 0..(shift + width).div_ceil(8) {
         if let Some(b) = buf.get(first + i) {
             word |= u128::from(*b) << (8 * i);
         }
-        i += 1;
     }
-    let word = (word >> shift) as u64;
-    if width >= 64 { word } else { word & ((1 << width) - 1) }
+    (word >> shift) as u64
 }
 
 /// Writes the low `width` (at most 64) bits of `value` from `bit` on; what does not fit into `buf` is left out.
 #[inline(always)]
 pub fn store_bits(buf: &mut [u8], bit: usize, width: usize, value: u64) {
+    if bit.is_multiple_of(8)
+        && matches!(width, 8 | 16 | 32 | 64)
+        && let Some(whole) = buf.get_mut(bit / 8..bit / 8 + width / 8)
+    {
+        for (d, s) in whole.iter_mut().zip(value.to_le_bytes()) {
+            *d = s;
+        }
+        return;
+    }
     let mut done = 0;
     while done < width {
         let (at, shift) = ((bit + done) / 8, (bit + done) % 8);

@@ -139,16 +139,29 @@ impl PduType {
 
     /// True where the type carries HDGST once header digests are on. [TCP-DGST-04]
     pub fn takes_hdgst(self) -> bool {
-        self.layout().is_some_and(|l| l.field("hdgstf").is_some())
+        matches!(self, Self::CAPSULE_CMD | Self::CAPSULE_RESP | Self::H2C_DATA | Self::C2H_DATA | Self::R2T)
     }
 
     /// True where the type's DATA is covered by DDGST once data digests are on. [TCP-DGST-12]
     pub fn takes_ddgst(self) -> bool {
-        self.layout().is_some_and(|l| l.field("ddgstf").is_some())
+        matches!(self, Self::CAPSULE_CMD | Self::H2C_DATA | Self::C2H_DATA)
     }
 
     /// True for the two terminate requests: DATA at byte 24, neither padding nor digests. [NVMe/TCP 1.0, 3.6.2.4]
     pub fn is_term(self) -> bool {
         matches!(self, Self::H2C_TERM_REQ | Self::C2H_TERM_REQ)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_go_with_the_tables() {
+        for t in (0..=255).map(PduType) {
+            let has = |name| t.layout().is_some_and(|l| l.field(name).is_some());
+            assert_eq!((t.takes_hdgst(), t.takes_ddgst()), (has("hdgstf"), has("ddgstf")), "{t:?}");
+        }
     }
 }
