@@ -7,12 +7,12 @@ use bytes::Bytes;
 use nvmf_seam::{Side, Tap, TapOutput};
 use nvmf_wire::connect::Connect;
 use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, Pdu, PduType, R2t};
-use nvmf_wire::{CommandKind, Cqe, Sqe, Status, Value};
+use nvmf_wire::{CommandKind, Cqe, Sqe, Status};
 
-use crate::ast::{Action, Assign, Cond, Expr, Fault, Rule};
-use crate::fields::{RESPONSES, coded, cqe_of, data_layout, find, put};
+use crate::ast::{Action, Assign, Cond, Fault, Rule};
+use crate::fields::{RESPONSES, cqe_of, data_layout, find, put, seen, value_in};
 use crate::player::Scope;
-use crate::value::{Val, compare, status};
+use crate::value::{Val, compare};
 
 /// Plays the rules of a fault on one connection.
 #[derive(Clone, Debug)]
@@ -164,21 +164,11 @@ fn holds(pdu: &Pdu, c: &Cond, sqe: Option<&Sqe>, kind: Option<&'static CommandKi
     // a response or data PDU may be chosen by a field of its command as well: `on c2h C2HData Identify cns=1`
     let of_command = || {
         let f = kind.and_then(|k| k.layout.field(&c.name))?;
-        Some((Some(f), sqe?.as_bytes().to_vec()))
+        Some((Some(f), value_in(f, sqe?.as_bytes())))
     };
-    let Some((field, buf)) = find(pdu, &c.name, kind).or_else(of_command) else { return false };
-    let seen = match (c.name.as_str(), field.map(|f| f.get(&buf))) {
-        ("status", _) => Val::Int(u64::from(cqe_of(pdu).status().code().0)),
-        ("length", _) => Val::Int(pdu.data.len() as u64),
-        (_, Some(Value::Int(n))) => Val::Int(n),
-        (_, Some(Value::Bytes(b))) => Val::Bytes(b),
-        (_, None) => return false,
-    };
-    let want = match &c.value {
-        Expr::Word(w) => field.and_then(|f| coded(f, w)).or_else(|| status(w)).map(Val::Int),
-        e => Scope(&BTreeMap::new()).eval(e).ok(),
-    };
-    want.is_some_and(|w| compare(&seen, c.op, &w).unwrap_or(false))
+    let Some((field, seen)) = seen(pdu, &c.name, kind).or_else(of_command) else { return false };
+    let want = Scope(&BTreeMap::new()).wanted(&c.value, field);
+    want.is_ok_and(|w| compare(&seen, c.op, &w).unwrap_or(false))
 }
 
 /// Sets a field; `$old` in the value is what it was. A field that the PDU does not have changes nothing.

@@ -46,6 +46,25 @@ pub(crate) fn find(pdu: &Pdu, name: &str, command: Option<&'static CommandKind>)
     }
 }
 
+/// What a PDU holds under `name`, with the field where it is one of a table.
+pub(crate) fn seen(pdu: &Pdu, name: &str, command: Option<&'static CommandKind>) -> Option<(Option<&'static Field>, Val)> {
+    let (field, buf) = find(pdu, name, command)?;
+    let value = match (name, field) {
+        ("status", _) => Val::Int(u64::from(cqe_of(pdu).status().code().0)),
+        (_, None) => Val::Int(pdu.data.len() as u64),
+        (_, Some(f)) => value_in(f, &buf),
+    };
+    Some((field, value))
+}
+
+/// A field's value.
+pub(crate) fn value_in(f: &Field, buf: &[u8]) -> Val {
+    match f.get(buf) {
+        Value::Int(n) => Val::Int(n),
+        Value::Bytes(b) => Val::Bytes(b),
+    }
+}
+
 /// The value of `f` whose name is `word`, letters and digits alone compared.
 pub(crate) fn coded(f: &Field, word: &str) -> Option<u64> {
     let plain = |s: &str| s.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect::<String>();

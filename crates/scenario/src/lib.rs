@@ -7,6 +7,7 @@ pub mod ast;
 pub mod error;
 pub mod fault;
 mod fields;
+pub mod golden;
 pub mod parse;
 pub mod pattern;
 pub mod player;

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use nvmf_wire::Field;
+
 use super::{FACTS, Player, Seen, Step, StopKind};
 use crate::ast::Expr;
+use crate::fields::coded;
 use crate::pattern::pattern;
-use crate::value::{Val, show_op};
+use crate::value::{Val, show_op, status};
 
 /// Most bytes that a script may make at once.
 const MAX_BYTES: u64 = 64 << 20;
@@ -141,6 +144,33 @@ impl Scope<'_> {
         })
     }
 
+    /// A value to compare a field with: words are names of the field's coded values, or statuses.
+    pub fn wanted(&self, e: &Expr, field: Option<&'static Field>) -> Evaluated {
+        match e {
+            Expr::Word(w) => {
+                let n = field.and_then(|f| coded(f, w)).or_else(|| status(w));
+                n.map(Val::Int).ok_or_else(|| EvalError::Script(format!("`{w}` is no value of this field and no status")))
+            }
+            Expr::Set(items) => {
+                let mut out = Vec::new();
+                for x in items {
+                    match self.wanted(x, field)? {
+                        Val::Set(s) => out.extend(s),
+                        v => {
+                            let n = v.int()?;
+                            out.push((n, n));
+                        }
+                    }
+                }
+                Ok(Val::Set(out))
+            }
+            e => match self.eval(e)? {
+                Val::Word(w) => self.wanted(&Expr::Word(w), field),
+                v => Ok(v),
+            },
+        }
+    }
+
     /// Block size of the namespace under test, bytes.
     pub fn block_size(&self) -> u64 {
         self.0.get("block").and_then(|v| v.int().ok()).unwrap_or(512)
@@ -161,7 +191,7 @@ impl Player<'_> {
     }
 
     /// A fact that the probe of the peer could not learn is the peer's fault; anything else is the script's.
-    fn no_value(&self, why: &EvalError) -> super::Stop {
+    pub(super) fn no_value(&self, why: &EvalError) -> super::Stop {
         let kind = match why {
             EvalError::Fact(_) => StopKind::Prerequisite("fabrics/connect/enable"),
             EvalError::Script(_) => StopKind::Script,
@@ -237,7 +267,7 @@ pub(super) fn show(e: &Expr) -> String {
 }
 
 /// A condition as written, near enough.
-pub(super) fn show_cond(c: &crate::ast::Cond) -> String {
+pub(crate) fn show_cond(c: &crate::ast::Cond) -> String {
     format!("{}{}{}", c.name, show_op(c.op), show(&c.value))
 }
 

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use nvmf_wire::tcp::{C2hData, Pdu, PduType};
-use nvmf_wire::{Cqe, Field, Status, Structure, Value};
+use nvmf_wire::{Cqe, Status, Structure};
 
 use super::conn::{Ended, Next};
-use super::eval::{show, show_cond};
+use super::eval::{Scope, show, show_cond};
 use super::{PATIENCE, Player, Seen, Step, StopKind};
 use crate::ast::{Alternative, Awaited, Cond, Expr, Grade, Op};
-use crate::fields::{coded, cqe_of, find};
+use crate::fields::{cqe_of, seen};
 use crate::pattern::mismatch;
-use crate::value::{Val, compare, status};
+use crate::value::{Val, compare};
 
 impl Player<'_> {
     /// `expect …`.
@@ -114,15 +114,8 @@ impl Player<'_> {
             }
             _ => {}
         }
-        let Some((field, buf)) = find(pdu, &c.name, None) else {
+        let Some((field, seen)) = seen(pdu, &c.name, None) else {
             return Err(self.script(format!("no field `{}` in {}", c.name, pdu.ptype())));
-        };
-        let seen = match (c.name.as_str(), field.map(|f| f.get(&buf))) {
-            ("status", _) => Val::Int(u64::from(cqe_of(pdu).status().code().0)),
-            ("length", _) => Val::Int(pdu.data.len() as u64),
-            (_, Some(Value::Int(n))) => Val::Int(n),
-            (_, Some(Value::Bytes(b))) => Val::Bytes(b),
-            (_, None) => Val::Int(0),
         };
         if let (Expr::Var(name, None), Op::Equal) = (&c.value, c.op)
             && !self.vars.contains_key(name)
@@ -130,40 +123,13 @@ impl Player<'_> {
             self.vars.insert(name.clone(), seen);
             return Ok(None);
         }
-        let want = self.wanted(&c.value, field)?;
+        let want = Scope(&self.vars).wanted(&c.value, field).map_err(|why| self.no_value(&why))?;
         let holds = compare(&seen, c.op, &want).map_err(|e| self.script(format!("{}: {e}", c.name)))?;
         let shown = if c.name == "status" { show_status(&seen) } else { seen.show() };
         if holds && matches!(c.op, Op::In) {
             notes.push(format!("{}={shown}, accepted{}", c.name, show_cond(c).trim_start_matches(&c.name)));
         }
         Ok((!holds).then(|| format!("{}={shown}, not {}", c.name, show(&c.value))))
-    }
-
-    /// A wanted value; words are statuses or names of the field's coded values.
-    fn wanted(&self, e: &Expr, field: Option<&'static Field>) -> Step<Val> {
-        match e {
-            Expr::Word(w) => {
-                let n = field.and_then(|f| coded(f, w)).or_else(|| status(w));
-                n.map(Val::Int).ok_or_else(|| self.script(format!("`{w}` is no value of this field and no status")))
-            }
-            Expr::Set(items) => {
-                let mut out = Vec::new();
-                for x in items {
-                    match self.wanted(x, field)? {
-                        Val::Set(s) => out.extend(s),
-                        v => {
-                            let n = v.int().map_err(|e| self.script(e))?;
-                            out.push((n, n));
-                        }
-                    }
-                }
-                Ok(Val::Set(out))
-            }
-            e => match self.eval(e)? {
-                Val::Word(w) => self.wanted(&Expr::Word(w), field),
-                v => Ok(v),
-            },
-        }
     }
 
     fn digest_is(&self, pdu: &Pdu, c: &Cond) -> Step<Option<String>> {

@@ -19,6 +19,7 @@ use nvmf_seam::{Network, OpenError};
 
 use conn::Conn;
 pub use conn::Ended;
+pub(crate) use eval::show_cond;
 pub use eval::{EvalError, Scope};
 
 use crate::ast::{End, Grade, Place, Stmt, Test, What};
