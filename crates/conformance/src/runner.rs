@@ -52,7 +52,7 @@ pub struct Options {
     pub spec: Option<u32>,
     /// `sim` or `real`.
     pub world: String,
-    /// How to run one check again: the arguments besides `--filter`.
+    /// The command line that runs this again, to which `--filter` and the id of one check are added.
     pub reproduce: String,
 }
 
@@ -396,7 +396,7 @@ impl<'a> Runner<'a> {
             at: None,
             took: Duration::ZERO,
             exchange: Exchange::default(),
-            reproduce: format!("nvmfspec conformance {} --filter {id}", self.options.reproduce),
+            reproduce: format!("{} --filter {id}", self.options.reproduce),
             id,
         }
     }

@@ -1,1 +1,72 @@
-fn main() {}
+//! The `nvmfspec` program: judges NVMe-oF targets, plays a target or a host, and explains what the specifications ask for.
+//!
+//! Here is the command line only; each command is a module. What a command ends with is
+//! [`ExitStatus`](nvmf_conformance::ExitStatus).
+
+mod conformance;
+mod explain;
+mod list;
+mod output;
+mod place;
+mod scenario;
+mod session;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use nvmf_conformance::ExitStatus;
+
+/// Emulator and conformance suite for NVMe over Fabrics.
+#[derive(Parser)]
+#[command(name = "nvmfspec", version, about, long_about = None, max_term_width = 110, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmfspec conformance                      every check against the embedded reference target
+  nvmfspec conformance --target 10.0.0.5    the safe checks against a real one
+  nvmfspec list tcp/icreq                   what is checked, below a prefix
+  nvmfspec explain TCP-ICREQ-02             what a requirement asks for, and what checks it
+
+Exit status: 0 all well; 1 a check failed or killed the peer; 2 usage;
+3 the peer could not be reached or the harness broke; 4 an expected failure passed.
+When several hold, the first of 2, 3, 1, 4.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Judge a target, clause by clause
+    Conformance(Box<conformance::Args>),
+    /// Print the checks
+    List(list::Args),
+    /// Print a requirement or a check, with the reasons
+    Explain(explain::Args),
+    /// Play one script against a target
+    Scenario(Box<scenario::Args>),
+}
+
+fn main() -> ExitCode {
+    // clap ends the process with 2 for a wrong command line, and with 0 after --help.
+    let cli = Cli::parse();
+    let run = || match cli.command {
+        Command::Conformance(args) => conformance::run(*args),
+        Command::List(args) => list::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Scenario(args) => scenario::run(*args),
+    };
+    // A panic has printed its message already; it is the harness that broke, which has a status of its own.
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(ExitStatus::Harness.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

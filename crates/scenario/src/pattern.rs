@@ -15,7 +15,7 @@ pub fn pattern(name: &str, at: u64, len: usize) -> Vec<u8> {
         let take = (8 - skip).min(len - out.len());
         out.extend_from_slice(&word[skip..skip + take]);
         skip = 0;
-        word_at += 8;
+        word_at = word_at.wrapping_add(8);
     }
     out
 }

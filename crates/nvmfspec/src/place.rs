@@ -1,0 +1,101 @@
+//! Where a run takes place: the network that reaches the peer, and the addresses to try.
+//!
+//! Without `--target` the peer is the reference target of this program: on a loopback port in the real world, on a node of the
+//! fabric in the simulated one.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nvmf_conformance::ExitStatus;
+use nvmf_engine::controller::NewNamespace;
+use nvmf_engine::store::MemoryStore;
+use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_net::target::{Listener, SubsystemConfig};
+use nvmf_net::{EmbeddedTarget, RealNetwork, TargetConfig};
+use nvmf_seam::{Geometry, Network};
+
+use crate::conformance::{PeerArgs, WorldArg};
+use crate::values::HostPort;
+
+/// The NQN of the embedded target's subsystem.
+pub const EMBEDDED_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:6e766d66-7370-4563-8000-000000000001";
+
+/// The ports tried where none is given: discovery as IANA registered it, then the first that targets use for everything.
+const PORTS: [u16; 2] = [8009, 4420];
+
+/// A network with a peer in it.
+pub struct Place {
+    /// The network.
+    pub net: Box<dyn Network>,
+    /// Addresses of the peer, in the order in which they are tried.
+    pub candidates: Vec<SocketAddr>,
+    /// The peer, for a reader.
+    pub target: String,
+    /// It is our own, where everything is allowed.
+    pub embedded: bool,
+    _target: Option<EmbeddedTarget>,
+}
+
+impl Place {
+    /// Opens the place that the command line asks for. The error is a message with the status to end with.
+    pub fn open(peer: &PeerArgs) -> Result<Self, (ExitStatus, String)> {
+        match (peer.world, &peer.target) {
+            (WorldArg::Sim, Some(_)) => {
+                let message = "--world sim has a target of its own: --target is for the real world";
+                Err((ExitStatus::Usage, message.into()))
+            }
+            (WorldArg::Sim, None) => Err((ExitStatus::Harness, "no simulated world yet".into())),
+            (WorldArg::Real, Some(target)) => remote(target),
+            (WorldArg::Real, None) => embedded(),
+        }
+    }
+}
+
+fn remote(target: &HostPort) -> Result<Place, (ExitStatus, String)> {
+    let ports = target.port.map_or(PORTS.to_vec(), |port| vec![port]);
+    let found = (target.host.as_str(), 0).to_socket_addrs();
+    let addresses: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
+    if addresses.is_empty() {
+        return Err((ExitStatus::Harness, format!("{target}: no address is known for `{}`", target.host)));
+    }
+    let candidates = ports.iter().flat_map(|port| addresses.iter().map(|a| SocketAddr::new(a.ip(), *port))).collect();
+    let net = Box::new(RealNetwork::default());
+    Ok(Place { net, candidates, target: target.to_string(), embedded: false, _target: None })
+}
+
+fn embedded() -> Result<Place, (ExitStatus, String)> {
+    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+    let config = TargetConfig {
+        listeners: vec![Listener::new(loopback)],
+        subsystems: vec![subsystem()],
+        controller: ControllerSettings::default(),
+        tcp: tcp_settings(),
+        tap: None,
+        observer: None,
+    };
+    let target = EmbeddedTarget::start(config).map_err(|e| (ExitStatus::Harness, format!("the embedded target: {e}")))?;
+    Ok(Place {
+        net: Box::new(RealNetwork::default()),
+        candidates: vec![target.address()],
+        target: "embedded reference target".into(),
+        embedded: true,
+        _target: Some(target),
+    })
+}
+
+/// The embedded target waits a second where 30 are allowed, so that the checks that wait for it end soon.
+fn tcp_settings() -> TcpSettings {
+    TcpSettings { term_wait: Duration::from_secs(1), connect_patience: Duration::from_secs(1), ..TcpSettings::default() }
+}
+
+/// Two namespaces in memory, 64 MiB in blocks of 512 bytes and 16 MiB in blocks of 4 KiB.
+fn subsystem() -> SubsystemConfig {
+    let memory = |block_size: u32, blocks: u64| NewNamespace {
+        store: Arc::new(MemoryStore::new(Geometry { block_size, blocks })),
+        blocking: false,
+        uuid: None,
+    };
+    let namespaces = vec![(1, memory(512, 131_072)), (2, memory(4096, 4096))];
+    SubsystemConfig { nqn: EMBEDDED_NQN.into(), hosts: None, namespaces }
+}

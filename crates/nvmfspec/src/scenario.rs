@@ -1,0 +1,56 @@
+//! `nvmfspec scenario`: plays the checks of one file, as a script is written.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use nvmf_conformance::ExitStatus;
+use nvmf_conformance::suite::{Item, Suite};
+
+use crate::conformance::{PeerArgs, ReportArgs, shell};
+use crate::output;
+use crate::session::{self, Plan};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmfspec scenario my.check                          against the embedded reference target
+  nvmfspec scenario my.check --target 10.0.0.5        against a real one
+  nvmfspec scenario my.check --world sim --out out    in the simulated world, with the trace in out/
+
+The language is described in docs/scenarios.md. The exit status is that of `nvmfspec conformance`.";
+
+/// What to play, and against whom.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The script: one or more checks
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Only checks whose id begins with this; may be repeated
+    #[arg(long, value_name = "PREFIX")]
+    filter: Vec<String>,
+    #[command(flatten)]
+    peer: PeerArgs,
+    #[command(flatten)]
+    reports: ReportArgs,
+}
+
+/// Plays the file.
+pub fn run(args: Args) -> ExitCode {
+    match plan(&args) {
+        Ok(plan) => session::run(plan, args.peer, args.reports),
+        Err(message) => output::refuse(ExitStatus::Usage, &message),
+    }
+}
+
+fn plan(args: &Args) -> Result<Plan, String> {
+    let mut suite = Suite::default();
+    suite.add_file(&args.file).map_err(|e| e.to_string())?;
+    let ids: Vec<String> = suite.items().iter().map(Item::id).collect();
+    if ids.is_empty() {
+        return Err(format!("{}: holds no check to play", args.file.display()));
+    }
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    nvmf_conformance::select::check_prefixes(&args.filter, &ids)?;
+    let command = format!("scenario {}", shell(&args.file.display().to_string()));
+    Ok(Plan { suite, filters: args.filter.clone(), expectations: None, command })
+}

@@ -1,0 +1,269 @@
+//! One run of the suite from the first packet to the exit status: shows it, keeps what was measured, writes the reports.
+//!
+//! Whatever breaks on the way, what was measured until then is reported: a file that cannot be written, a second subsystem that is
+//! not there, an interrupt. So everything that an interrupt needs lies in a [`Session`] behind a lock.
+
+use std::collections::BTreeSet;
+use std::io::Stdout;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use nvmf_conformance::report::console::Console;
+use nvmf_conformance::report::files::{self, FileError, OutDir};
+use nvmf_conformance::report::{Judged, Report, Wall};
+use nvmf_conformance::runner::{Event, Options, RunError, Runner, Writes};
+use nvmf_conformance::suite::{Item, Suite};
+use nvmf_conformance::{CheckResult, Class, ExitStatus, Expectations, Policy, Run, Standing, Summary, select};
+
+use crate::conformance::{Allow, PeerArgs, ReportArgs, WorldArg};
+use crate::output;
+use crate::place::Place;
+use crate::values::Uuid;
+
+/// The Host Identifier used where none is given; the Host NQN is made from it.
+const HOSTID: Uuid = Uuid(*b"nvmfspec\x80\x00\x00\x00\x00\x00\x00\x01");
+
+/// What is to run, once all files are read and all names are known to be good.
+pub struct Plan {
+    /// The checks.
+    pub suite: Suite,
+    /// Prefixes of those that run; none means all.
+    pub filters: Vec<String>,
+    /// What is expected.
+    pub expectations: Option<Expectations>,
+    /// The command that runs these checks, and where they come from, for the line that runs one of them again.
+    pub command: String,
+}
+
+impl Plan {
+    /// Whether a check runs: selected, and not excluded.
+    pub fn runs(&self, id: &str) -> bool {
+        select::any_matches(&self.filters, id) && self.expectations.as_ref().and_then(|e| e.exclusion(id)).is_none()
+    }
+
+    /// The checks that the expectation file excludes, with the reason.
+    fn excluded(&self) -> Vec<(String, String)> {
+        let Some(expectations) = &self.expectations else {
+            return Vec::new();
+        };
+        let ids = self.suite.items().iter().map(Item::id).collect::<Vec<String>>().into_iter();
+        ids.filter_map(|id| expectations.exclusion(&id).map(str::to_owned).map(|why| (id, why))).collect()
+    }
+}
+
+/// Runs a plan against the peer and ends with the exit status.
+pub fn run(plan: Plan, peer: PeerArgs, reports: ReportArgs) -> ExitCode {
+    let mut place = match Place::open(&peer) {
+        Ok(place) => place,
+        Err((status, message)) => return output::refuse(status, &message),
+    };
+    let options = options(&plan, &peer, &place);
+    let session = Arc::new(Mutex::new(Session::new(reports, &options, plan.expectations)));
+    end_at_interrupt(&session);
+    let play = || Runner::new(&plan.suite, &options, &mut *place.net).run(&mut |event| locked(&session).show(event));
+    let outcome = catch_unwind(AssertUnwindSafe(play));
+    let mut session = locked(&session);
+    match outcome {
+        Ok(Ok(runs)) => session.runs = runs,
+        Ok(Err(error)) if session.runs.is_empty() => {
+            let status = if matches!(error, RunError::Usage(_)) { ExitStatus::Usage } else { ExitStatus::Harness };
+            return output::refuse(status, &error.to_string());
+        }
+        // An earlier subsystem was tested.
+        Ok(Err(error)) => session.abort(&error.to_string()),
+        // It has said where, on standard error.
+        Err(_) => session.abort("the harness broke"),
+    }
+    session.end().into()
+}
+
+fn options(plan: &Plan, peer: &PeerArgs, place: &Place) -> Options {
+    let class = |allow: &Allow| match allow {
+        Allow::Disruptive => Class::Disruptive,
+        Allow::Destructive => Class::Destructive,
+    };
+    // Our own target is there to be written to and reset.
+    let allow = if place.embedded {
+        BTreeSet::from([Class::Disruptive, Class::Destructive])
+    } else {
+        peer.allow.iter().map(class).collect()
+    };
+    let writes = match peer.allow_writes {
+        Some(blocks) => Writes::Range { nsid: blocks.nsid, first: blocks.first, last: blocks.last },
+        None if place.embedded => Writes::Anywhere,
+        None => Writes::Forbidden,
+    };
+    let hostid = peer.hostid.unwrap_or(HOSTID);
+    Options {
+        target: place.target.clone(),
+        candidates: place.candidates.clone(),
+        nqn: peer.nqn.clone(),
+        all_subsystems: peer.all_subsystems,
+        as_given: peer.connect_as_given,
+        hostnqn: peer.hostnqn.clone().unwrap_or_else(|| format!("nqn.2014-08.org.nvmexpress:uuid:{hostid}")),
+        hostid: hostid.0,
+        filters: plan.filters.clone(),
+        excluded: plan.excluded(),
+        writes,
+        allow,
+        time_scale: peer.time_scale,
+        seed: peer.seed,
+        spec: peer.spec.map(|revision| revision.0),
+        world: if peer.world == WorldArg::Sim { "sim" } else { "real" }.into(),
+        reproduce: format!("nvmfspec {} {}", plan.command, peer.again()).trim_end().to_owned(),
+    }
+}
+
+/// Another thread that panics while it holds the lock leaves a session that can still be reported.
+fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// After an interrupt or a request to end, reports what was measured and ends the process.
+fn end_at_interrupt(session: &Arc<Mutex<Session>>) {
+    let session = session.clone();
+    // Without the thread an interrupt ends the process as it always does; the run itself does not need it.
+    let _ = std::thread::Builder::new().name("interrupt".into()).spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return;
+        };
+        if runtime.block_on(interrupt()).is_ok() {
+            let mut session = locked(&session);
+            session.abort("interrupted");
+            std::process::exit(session.end().code().into());
+        }
+    });
+}
+
+#[cfg(unix)]
+async fn interrupt() -> std::io::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+async fn interrupt() -> std::io::Result<()> {
+    tokio::signal::ctrl_c().await
+}
+
+/// What was measured, and where it is shown and written.
+struct Session {
+    reports: ReportArgs,
+    out: Option<OutDir>,
+    /// Files that could not be written: remembered, and no reason not to write the others.
+    problems: Vec<FileError>,
+    console: Console<Stdout>,
+    expectations: Option<Expectations>,
+    policy: Policy,
+    by_subsystem: bool,
+    /// The run under way, without results.
+    blank: Run,
+    /// One for each subsystem begun.
+    runs: Vec<Run>,
+    started: SystemTime,
+    clock: Instant,
+}
+
+impl Session {
+    /// Opens the folder and tries the files of the reports; says so now if one cannot be written.
+    fn new(reports: ReportArgs, options: &Options, expectations: Option<Expectations>) -> Self {
+        let started = SystemTime::now();
+        let mut problems = Vec::new();
+        let mut out = reports.out.as_deref().and_then(|path| OutDir::open(path).map_err(|e| problems.push(e)).ok());
+        if options.world == "real" {
+            out = out.map(|out| out.dated(started));
+        }
+        let given = [&reports.json, &reports.junit];
+        problems.extend(given.into_iter().flatten().filter_map(|path| files::check_writable(path).err()));
+        let mut console = Console::stdout(out.as_ref().map(|out| out.path().to_owned()));
+        for problem in &problems {
+            console.remark(&problem.to_string());
+        }
+        let policy = Policy { strict: reports.strict, lenient: reports.lenient };
+        let Options { target, world, seed, all_subsystems: by_subsystem, .. } = options.clone();
+        let blank = Run { target, world, seed, ..Run::default() };
+        let clock = Instant::now();
+        Self { reports, out, problems, console, expectations, policy, by_subsystem, blank, runs: Vec::new(), started, clock }
+    }
+
+    fn show(&mut self, event: Event<'_>) {
+        match event {
+            Event::Plan { total, subsystem } => {
+                self.runs.push(Run { subsystem: subsystem.to_owned(), ..self.blank.clone() });
+                self.console.plan(total, subsystem);
+            }
+            Event::Started(id) => self.console.started(id),
+            Event::Finished(result) => self.finished(result),
+            Event::PeerLost(by) => self.console.peer_lost(by),
+            Event::PeerBack => self.console.peer_back(),
+        }
+    }
+
+    fn finished(&mut self, result: &CheckResult) {
+        let entry = self.expectations.as_ref().and_then(|e| e.of(&result.id));
+        let standing = Standing::of(result, entry, self.policy);
+        let run = self.runs.last();
+        let subsystem = run.map(|run| run.subsystem.as_str()).filter(|_| self.by_subsystem);
+        if let Some(Err(problem)) = self.out.as_ref().map(|out| out.write_check(subsystem, result)) {
+            self.problems.push(problem);
+        }
+        self.console.finished(&Judged { result, subsystem, standing, entry });
+        if let Some(run) = self.runs.last_mut() {
+            run.results.push(result.clone());
+        }
+    }
+
+    /// The run does not reach its end.
+    fn abort(&mut self, why: &str) {
+        if self.runs.is_empty() {
+            self.runs.push(self.blank.clone());
+        }
+        if let Some(run) = self.runs.last_mut() {
+            run.aborted = Some(why.to_owned());
+        }
+    }
+
+    /// Writes every report, prints the end, and gives the status. A report that cannot be written makes the run incomplete, which
+    /// those that follow then say.
+    fn end(&mut self) -> ExitStatus {
+        let wall = Wall { started: self.started, took: self.clock.elapsed() };
+        let expectations = self.expectations.as_ref();
+        let mut summary = Summary::of(&self.runs, expectations, self.policy);
+        let (runs, by_subsystem) = (self.runs.as_slice(), self.by_subsystem);
+        let mut problems = std::mem::take(&mut self.problems);
+        for format in [Format::Json, Format::Junit, Format::Folder] {
+            summary.incomplete |= !problems.is_empty();
+            let report = Report { runs, by_subsystem, summary: &summary, expectations, wall };
+            problems.extend(match format {
+                Format::Json => {
+                    self.reports.json.as_deref().and_then(|path| files::write_json(path, &report).err()).into_iter().collect()
+                }
+                Format::Junit => {
+                    self.reports.junit.as_deref().and_then(|path| files::write_junit(path, &report).err()).into_iter().collect()
+                }
+                Format::Folder => self.out.as_ref().map(|out| out.write_reports(&report)).unwrap_or_default(),
+            });
+        }
+        summary.incomplete |= !problems.is_empty();
+        let mut remarks: Vec<String> = Vec::new();
+        for text in problems.iter().map(FileError::to_string) {
+            if !remarks.contains(&text) {
+                remarks.push(text);
+            }
+        }
+        remarks.extend(self.out.as_ref().map(|out| format!("traces and reports: {}", out.path().display())));
+        self.console.end(&Report { runs, by_subsystem, summary: &summary, expectations, wall }, &remarks);
+        summary.status()
+    }
+}
+
+enum Format {
+    Json,
+    Junit,
+    Folder,
+}
