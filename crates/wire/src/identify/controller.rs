@@ -267,3 +267,26 @@ impl IdentifyController {
         self.command_capsule_bytes().saturating_sub(64 + u64::from(self.icdoff()) * 16)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capsule_sizes_count_16_bytes() {
+        let c = IdentifyController::new().with(|s| s.ioccsz(1028).icdoff(0));
+        assert_eq!((c.command_capsule_bytes(), c.in_capsule_bytes()), (16448, 16384));
+        assert_eq!(IdentifyController::new().with(|s| s.ioccsz(6).icdoff(1)).in_capsule_bytes(), 16);
+        assert_eq!(IdentifyController::new().in_capsule_bytes(), 0);
+    }
+
+    #[test]
+    fn there_are_32_power_states() {
+        let c = IdentifyController::new().with(|s| {
+            s.psd31([0xc4, 9, 0, 2, 16, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        });
+        let p = c.power_state(31).unwrap();
+        assert_eq!((p.mp(), p.nops(), p.enlat(), p.exlat()), (2500, true, 16, 4));
+        assert_eq!(c.power_state(32), None);
+    }
+}

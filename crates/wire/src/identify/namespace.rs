@@ -261,3 +261,24 @@ impl IdentifyNamespace {
         (9..=31).contains(&n).then(|| 1 << n)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn high_bits_of_flbas_hold_only_with_more_than_16_formats() {
+        let mut ns = IdentifyNamespace::new().with(|s| s.nlbaf(ZeroBased8(15)).flbas_low(2).flbas_high(1).lbaf2(0x0009_0000));
+        assert_eq!((ns.format_in_use(), ns.block_bytes()), (2, Some(512)));
+        ns.set().nlbaf(ZeroBased8(20)).lbaf18(0x000c_0008);
+        assert_eq!((ns.format_in_use(), ns.block_bytes()), (18, Some(4096)));
+        assert_eq!(ns.lba_format(18).map(|f| f.ms()), Some(8));
+        assert_eq!(ns.lba_format(64), None);
+    }
+
+    #[test]
+    fn an_inactive_namespace_has_no_block_size() {
+        assert_eq!(IdentifyNamespace::new().block_bytes(), None);
+        assert_eq!(IdentifyNamespace::new().with(|s| s.lbaf0(0x0020_0000)).block_bytes(), None);
+    }
+}
