@@ -124,7 +124,10 @@ fn every_cut_gives_the_same_events_and_keeps_the_pieces() {
 
 #[test]
 fn fields_by_the_names_of_wireshark() {
-    let e = connected(3, Digests::default()).exchange();
+    let mut t = talk::ready(Digests::default());
+    t.command(sqe("AsyncEventRequest", 5, &[]), &[]);
+    t.response(*Cqe::of(Cid(5), Status::SUCCESS, 4).with(|s| s.dw0(0x0004_0002)).as_bytes());
+    let e = t.exchange();
     let mut session = Session::new();
     let mut out = String::new();
     for (event, bytes) in e.connections[0].pdus() {

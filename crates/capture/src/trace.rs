@@ -353,17 +353,22 @@ fn named(layout: &Layout, bytes: &[u8]) -> String {
     out
 }
 
-/// A property's value with its bits.
-fn property(at: Property, value: u64) -> String {
-    let bytes = value.to_le_bytes();
-    let layout = match at {
+/// The table of a property's bits.
+pub(crate) fn property_layout(at: Property) -> Option<&'static Layout> {
+    Some(match at {
         Property::CAP => Cap::LAYOUT,
         Property::VS => Vs::LAYOUT,
         Property::CC => Cc::LAYOUT,
         Property::CSTS => Csts::LAYOUT,
         Property::CRTO => Crto::LAYOUT,
-        _ => return format!("{value:#x}"),
-    };
+        _ => return None,
+    })
+}
+
+/// A property's value with its bits.
+fn property(at: Property, value: u64) -> String {
+    let bytes = value.to_le_bytes();
+    let Some(layout) = property_layout(at) else { return format!("{value:#x}") };
     let bits = layout.describe(&bytes);
     if bits.is_empty() { format!("{value:#x}") } else { format!("{value:#x} ({bits})") }
 }
