@@ -96,8 +96,9 @@ pub fn greet(net: &mut dyn Network, peer: &Peer) -> Result<(), RunError> {
         ([], _) => "it closes the connection on an ICReq".into(),
         ([b'H', b'T', b'T', b'P', ..], _) => "it speaks HTTP".into(),
         ([0x14..=0x18, 3, 0..=4, ..], _) => "it speaks TLS: a TLS port, or one that demands it; expected plain NVMe/TCP".into(),
-        ([0x00..=0x09, _, hlen, ..], Seen::Timeout) if *hlen >= 24 => {
-            format!("it sent {} of the bytes of a PDU and then too little in the time (see --time-scale)", bytes.len())
+        ([0x00..=0x09, rest @ ..], Seen::Timeout) if rest.get(1).is_none_or(|hlen| *hlen >= 24) => {
+            let bytes = if bytes.len() == 1 { "the first byte".to_owned() } else { format!("{} bytes", bytes.len()) };
+            format!("it sent {bytes} of a PDU and then too little in the time (see --time-scale)")
         }
         (b, _) if b.iter().take(16).all(|c| c.is_ascii_graphic() || c.is_ascii_whitespace()) => {
             format!("it sent text: {:?}", String::from_utf8_lossy(&b[..b.len().min(32)]))
