@@ -775,3 +775,41 @@ fn what_real_stacks_break() {
     }
     insta::assert_snapshot!(out);
 }
+
+/// Recorded bytes with some changed, in other pieces: whatever a peer sends, reading, tracing and judging it end.
+#[test]
+fn no_bytes_can_make_it_fail() {
+    let mut seed = 0x2545_f491_4f6c_dd1du64;
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below.max(1) as u64) as usize
+    };
+    let mut findings = 0;
+    for path in talk::captures() {
+        let capture = nvmf_capture::Capture::open(&path).unwrap();
+        for connection in capture.connections() {
+            let mut rec = nvmf_capture::Recorder::new(connection.client, connection.server, 0);
+            for (n, chunk) in connection.chunks.iter().enumerate().take(200) {
+                let mut bytes = chunk.bytes.to_vec();
+                for _ in 0..random(4) {
+                    let (at, bit) = (random(bytes.len().min(80)), random(8));
+                    bytes[at] ^= 1 << bit;
+                }
+                if random(20) == 0 {
+                    rec.gap(chunk.dir, n as u64, random(5000) as u64);
+                }
+                let cut = random(bytes.len());
+                let rest = bytes.split_off(cut);
+                rec.push(chunk.dir, n as u64, bytes);
+                rec.push(chunk.dir, n as u64, rest);
+            }
+            let e = nvmf_capture::Exchange { connections: vec![rec.finish()] };
+            assert!(!nvmf_capture::Trace::new(0).with_rules().exchange(&e).is_empty());
+            findings += Judge::exchange(&e).len();
+            nvmf_capture::pcapng::Writer::new().write(&e, Vec::new()).unwrap();
+        }
+    }
+    assert!(findings > 100, "{findings}");
+}
