@@ -232,7 +232,9 @@ impl ControllerConnection {
 
     /// When [`ControllerConnection::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.term_due, self.setup_due, self.header_due].into_iter().flatten().min()
+        // A stalled connection looks at the header when it goes on.
+        let header_due = self.header_due.filter(|_| self.can_receive());
+        [self.term_due, self.setup_due, header_due].into_iter().flatten().min()
     }
 
     /// The next message to the hub.
