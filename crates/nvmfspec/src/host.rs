@@ -1,0 +1,302 @@
+//! `nvmfspec host`: the reference host against a real controller: discover, connect, identify, read, write.
+
+mod io;
+mod show;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use nvmf_conformance::ExitStatus;
+use nvmf_engine::host::{DISCOVERY_NQN, DiscoveryLog, HostSettings};
+use nvmf_net::{ClientError, HostClient, RealNetwork};
+use nvmf_seam::{Network, OpenError};
+use nvmf_wire::log::{DiscoveryEntry, SubsystemType};
+use nvmf_wire::tcp::{DISCOVERY_PORT, Digests, IO_PORT};
+
+use crate::output;
+use crate::values::{HostPort, Uuid, nqn};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmfspec host discover --target 10.0.0.5
+      The discovery log: port 8009, then 4420.
+  nvmfspec host identify --target 10.0.0.5 --nqn nqn.2014-08.com.example:array
+      What the controller and its namespaces say about themselves.
+  nvmfspec host connect --target array:4420 --queues 4 --hdgst --ddgst --seconds 60
+      Full bring-up, a minute with keep alive, orderly shutdown.
+  nvmfspec host read --target array --nsid 1 --lba 0 --blocks 8
+  nvmfspec host write --target array --nsid 1 --lba 0 --file image.raw
+
+Without --nqn the only NVM subsystem of the discovery log is taken; where there are several they are listed.
+Exit status: 0 done; 1 a command failed; 2 usage; 3 nothing reached, or what was reached does not speak NVMe/TCP.";
+
+/// Play a host.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct HostArgs {
+    #[command(subcommand)]
+    command: HostCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum HostCommand {
+    /// Print the discovery log
+    Discover {
+        #[command(flatten)]
+        peer: PeerArgs,
+        /// As JSON, with the names of the wire tables
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring an association up, print what was agreed on, and end it in order
+    Connect {
+        #[command(flatten)]
+        peer: PeerArgs,
+        /// Stay this long, printing events
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        seconds: u64,
+    },
+    /// Print Identify Controller and Identify Namespace
+    Identify {
+        #[command(flatten)]
+        peer: PeerArgs,
+        /// Only this namespace rather than every active one
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=0xffff_fffe))]
+        nsid: Option<u32>,
+        /// Fields that are zero too
+        #[arg(long)]
+        all: bool,
+        /// As JSON, with the names of the wire tables
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read blocks: as a hex dump, or into a file
+    Read {
+        #[command(flatten)]
+        peer: PeerArgs,
+        #[command(flatten)]
+        range: io::ReadArgs,
+    },
+    /// Write blocks from a file or with a pattern
+    Write {
+        #[command(flatten)]
+        peer: PeerArgs,
+        #[command(flatten)]
+        range: io::WriteArgs,
+    },
+}
+
+/// Whom to talk to, and how.
+#[derive(Args, Debug)]
+struct PeerArgs {
+    /// The controller: HOST[:PORT]. Without a port 4420, for discovery 8009 and then 4420
+    #[arg(long, value_name = "HOST[:PORT]")]
+    target: HostPort,
+    /// The subsystem
+    #[arg(long, value_parser = nqn)]
+    nqn: Option<String>,
+    /// Who we are; the default is made from the host identifier
+    #[arg(long, value_parser = nqn, help_heading = "Host")]
+    hostnqn: Option<String>,
+    /// Host identifier
+    #[arg(long, value_name = "UUID", default_value = "3f0c7a52-94c1-4d0e-8f61-7b5de2a9c804", help_heading = "Host")]
+    hostid: Uuid,
+    /// Ask for header digests, and insist on them
+    #[arg(long, help_heading = "Transport")]
+    hdgst: bool,
+    /// Ask for data digests, and insist on them
+    #[arg(long, help_heading = "Transport")]
+    ddgst: bool,
+    /// Host PDU Data Alignment: data to us starts at a multiple of (N + 1) x 4 bytes
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=31), help_heading = "Transport")]
+    hpda: u8,
+    /// R2Ts that may be outstanding for one command
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Transport")]
+    r2ts: u16,
+    /// I/O queues to ask for
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Queues")]
+    queues: u16,
+    /// Entries of each I/O queue to ask for
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(2..), help_heading = "Queues")]
+    queue_entries: u16,
+    /// Ask to do without SQ flow control
+    #[arg(long, help_heading = "Queues")]
+    no_flow_control: bool,
+    /// Keep Alive Timeout in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=4_000_000), help_heading = "Queues")]
+    kato: u32,
+    /// Patience in seconds for a connection and for the answer to a command
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+}
+
+/// Why nothing came of it.
+#[derive(Debug)]
+enum Failure {
+    Client(ClientError),
+    /// The name cannot be resolved.
+    Name(String),
+    /// Wrong use that only shows once the controller was asked.
+    Usage(String),
+    /// Ours: files.
+    Local(String),
+}
+
+impl From<ClientError> for Failure {
+    fn from(e: ClientError) -> Self {
+        Self::Client(e)
+    }
+}
+
+type Client = HostClient<RealNetwork>;
+
+/// Runs `nvmfspec host`.
+pub fn run(args: HostArgs) -> ExitCode {
+    let done = match args.command {
+        HostCommand::Discover { peer, json } => discover(&peer, json),
+        HostCommand::Connect { peer, seconds } => connect(&peer, seconds),
+        HostCommand::Identify { peer, nsid, all, json } => {
+            open(&peer, 0).and_then(|c| finish(c, |c| show::identify(c, nsid, all, json)))
+        }
+        HostCommand::Read { peer, range } => open(&peer, peer.queues).and_then(|c| finish(c, |c| io::read(c, &range))),
+        HostCommand::Write { peer, range } => {
+            io::source(&range).and_then(|source| open(&peer, peer.queues).and_then(|c| finish(c, |c| io::write(c, &range, source))))
+        }
+    };
+    match done {
+        Ok(text) => output::print(&text),
+        Err(Failure::Usage(why)) => output::refuse(ExitStatus::Usage, &why),
+        Err(Failure::Name(why)) => output::refuse(ExitStatus::Harness, &why),
+        Err(Failure::Local(why)) => output::refuse(ExitStatus::Failed, &why),
+        Err(Failure::Client(e)) => {
+            let status = if e.is_unreachable() { ExitStatus::Harness } else { ExitStatus::Failed };
+            output::refuse(status, &e.to_string())
+        }
+    }
+}
+
+fn discover(peer: &PeerArgs, json: bool) -> Result<String, Failure> {
+    let (log, at) = read_log(peer)?;
+    Ok(if json { show::log_json(&log, at) } else { show::log(&log, at) })
+}
+
+fn connect(peer: &PeerArgs, seconds: u64) -> Result<String, Failure> {
+    let client = open(peer, peer.queues)?;
+    finish(client, |client| {
+        output::print(&show::facts(client));
+        let until = client.network().now() + Duration::from_secs(seconds);
+        // In pieces, so that events are printed when they come.
+        while seconds > 0 && client.network().now() < until {
+            let next = (client.network().now() + Duration::from_millis(500)).min(until);
+            client.idle(next)?;
+            while let Some(notice) = client.notice() {
+                output::print(&format!("{}\n", show::notice(&notice)));
+            }
+        }
+        Ok(String::new())
+    })
+}
+
+/// Does `what`, then ends the association in order, whatever came of it. What the controller did wrong meanwhile is told.
+fn finish(mut client: Client, what: impl FnOnce(&mut Client) -> Result<String, Failure>) -> Result<String, Failure> {
+    let done = what(&mut client);
+    let mut notes = String::new();
+    while let Some(notice) = client.notice() {
+        notes.push_str(&format!("{}\n", show::notice(&notice)));
+    }
+    let ended = client.disconnect();
+    eprint!("{}", nvmf_conformance::report::printable(&notes));
+    let text = done?;
+    ended?;
+    Ok(text)
+}
+
+/// Connects to the subsystem asked for, or to the only one that the discovery log has.
+fn open(peer: &PeerArgs, queues: u16) -> Result<Client, Failure> {
+    let subnqn = match &peer.nqn {
+        Some(nqn) => nqn.clone(),
+        None => only_subsystem(peer)?,
+    };
+    let mut settings = settings(peer, &subnqn);
+    settings.io_queues = queues;
+    let ports = if settings.is_discovery() { &[DISCOVERY_PORT, IO_PORT][..] } else { &[IO_PORT] };
+    Ok(reach(peer, ports, &settings)?.0)
+}
+
+fn settings(peer: &PeerArgs, subnqn: &str) -> HostSettings {
+    let hostid = peer.hostid.0;
+    let hostnqn = peer.hostnqn.clone().unwrap_or_else(|| {
+        let h: String = hostid.iter().map(|b| format!("{b:02x}")).collect();
+        let (a, b, c, d, e) = (&h[..8], &h[8..12], &h[12..16], &h[16..20], &h[20..]);
+        format!("{}{a}-{b}-{c}-{d}-{e}", nvmf_wire::nqn::UUID_PREFIX)
+    });
+    let mut settings = HostSettings::new(hostnqn, hostid, subnqn);
+    settings.kato_ms = peer.kato * 1000;
+    settings.io_entries = peer.queue_entries;
+    settings.flow_control_off = peer.no_flow_control;
+    settings.insist_on_digests = true;
+    settings.command_patience = Duration::from_secs(peer.timeout);
+    settings.tcp.digests = Digests { header: peer.hdgst, data: peer.ddgst };
+    settings.tcp.hpda = peer.hpda;
+    settings.tcp.r2ts = peer.r2ts;
+    settings.tcp.ic_patience = settings.command_patience;
+    settings
+}
+
+/// The discovery log, and where it was read.
+fn read_log(peer: &PeerArgs) -> Result<(DiscoveryLog, SocketAddr), Failure> {
+    let mut settings = settings(peer, peer.nqn.as_deref().unwrap_or(DISCOVERY_NQN));
+    if settings.is_discovery() {
+        // One look, nothing to be kept alive. [DISC-CTRL-04]
+        settings.kato_ms = 0;
+    }
+    let (mut client, at) = reach(peer, &[DISCOVERY_PORT, IO_PORT], &settings)?;
+    let log = client.discovery_log();
+    let ended = client.disconnect();
+    let log = log?;
+    ended?;
+    Ok((log, at))
+}
+
+fn only_subsystem(peer: &PeerArgs) -> Result<String, Failure> {
+    let (log, at) = read_log(peer)?;
+    let mut names: Vec<String> = log
+        .entries
+        .iter()
+        .filter(|e| e.subtype() == SubsystemType::NVM)
+        .map(|e: &DiscoveryEntry| e.subnqn().as_str().to_owned())
+        .collect();
+    names.sort();
+    names.dedup();
+    match names.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(Failure::Usage(format!("the discovery log of {at} has no NVM subsystem; give one with --nqn"))),
+        several => Err(Failure::Usage(format!(
+            "the discovery log of {at} has several NVM subsystems; choose with --nqn:\n  {}",
+            several.join("\n  ")
+        ))),
+    }
+}
+
+/// Connects to the first address and port where something listens.
+fn reach(peer: &PeerArgs, ports: &[u16], settings: &HostSettings) -> Result<(Client, SocketAddr), Failure> {
+    let given = peer.target.port.map(|p| [p]);
+    let mut last = None;
+    for port in given.as_ref().map_or(ports, |p| &p[..]) {
+        let host = peer.target.host.as_str();
+        let found = (host, *port).to_socket_addrs().map_err(|e| Failure::Name(format!("{host}: {e}")))?;
+        for at in found {
+            match HostClient::connect(RealNetwork::default(), at, settings.clone()) {
+                Ok(client) => return Ok((client, at)),
+                Err(ClientError::Open(e)) => last = Some((at, e)),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+    match last {
+        Some((at, e)) => Err(ClientError::Open(OpenError::Other(format!("{at}: {e}"))).into()),
+        None => Err(Failure::Name(format!("{} has no address", peer.target.host))),
+    }
+}

@@ -1,0 +1,198 @@
+//! What `nvmfspec host` prints: facts, discovery logs and Identify structures, from the wire tables.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use nvmf_conformance::report::printable;
+use nvmf_engine::host::DiscoveryLog;
+use nvmf_net::Notice;
+use nvmf_wire::identify::ControllerType;
+use nvmf_wire::layout::{Field, Kind, Layout, Structure, Value};
+use nvmf_wire::log::{DiscoveryEntry, SubsystemType, TransportType};
+use nvmf_wire::{Cntlid, IdentifyController, IdentifyNamespace, Nsid};
+use serde_json::{Map, Value as Json, json};
+
+use super::{Client, Failure};
+
+/// What bring-up found out.
+pub(super) fn facts(client: &Client) -> String {
+    let f = client.facts();
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<14}{}", printable(&value));
+    };
+    let id = client.controller();
+    line("subsystem", id.subnqn().as_str().to_owned());
+    line("controller", format!("CNTLID {:#06x}, {}", f.cntlid.0, id.cntrltype()));
+    line("model", format!("{} (serial {}, firmware {})", id.mn().as_str(), id.sn().as_str(), id.fr().as_str()));
+    line("version", format!("{}.{}.{}", f.vs.major(), f.vs.minor(), f.vs.tertiary()));
+    line("CAP", f.cap.to_string());
+    line(
+        "transfer",
+        match transfer_limit(client) {
+            Some(n) => format!("{n} bytes a command (MDTS)"),
+            None => "no limit a command (MDTS 0)".into(),
+        },
+    );
+    line("in capsule", format!("{} bytes on I/O queues (IOCCSZ)", id.in_capsule_bytes()));
+    line("I/O queues", format!("{} of {} entries", f.io_queues, f.io_entries));
+    for (qid, n) in &f.negotiated {
+        let on = |yes| if yes { "on" } else { "off" };
+        let flow = if f.flow_control_off.contains(qid) { "off" } else { "on" };
+        let text = format!(
+            "HDGST {}, DDGST {}, data to the controller aligned to {}, MAXH2CDATA {}, SQ flow control {flow}",
+            on(n.digests.header),
+            on(n.digests.data),
+            n.align,
+            n.maxh2cdata,
+        );
+        line(&format!("queue {}", qid.0), text);
+    }
+    out
+}
+
+/// Most bytes of one command by MDTS; `None` for no limit.
+pub(super) fn transfer_limit(client: &Client) -> Option<u64> {
+    let mdts = client.controller().mdts();
+    let unit = 12 + u32::from(client.facts().cap.mpsmin());
+    (mdts > 0).then(|| 1u64.checked_shl(u32::from(mdts) + unit).unwrap_or(u64::MAX))
+}
+
+pub(super) fn notice(notice: &Notice) -> String {
+    printable(&match notice {
+        Notice::Event(e) => format!("event: {e}"),
+        Notice::Violation(qid, v) => format!("note: queue {}: {v}", qid.0),
+        Notice::KeepAliveFailed(s) => format!("note: Keep Alive failed with {s}"),
+    })
+}
+
+pub(super) fn log(log: &DiscoveryLog, at: SocketAddr) -> String {
+    let mut out = format!("discovery log of {at}: generation {}, {} entries\n", log.header.genctr(), log.entries.len());
+    for (n, e) in log.entries.iter().enumerate() {
+        let _ = writeln!(out, "\nentry {n}: {}", e.subtype());
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(out, "  {name:<12}{}", printable(&value));
+        };
+        line("subsystem", e.subnqn().as_str().to_owned());
+        line("transport", format!("{} {}", e.trtype(), e.adrfam()));
+        line("address", format!("{} port {}", e.traddr().as_str(), e.trsvcid().as_str()));
+        line("port id", e.portid().to_string());
+        if e.subtype() != SubsystemType::REFERRAL {
+            let model = match e.cntlid() {
+                Cntlid::DYNAMIC | Cntlid::ANY_STATIC => e.cntlid().to_string(),
+                Cntlid(n) => format!("{n:#06x}"),
+            };
+            line("controller", format!("{model}; Admin Queue of at most {} entries", e.asqsz()));
+        }
+        line("requires", requires(e));
+        if let Some(at) = DiscoveryEntry::LAYOUT.reserved_set(e.as_bytes()) {
+            line("note", format!("reserved byte {at} is {:#04x}", e.as_bytes()[at]));
+        }
+    }
+    out
+}
+
+fn requires(e: &DiscoveryEntry) -> String {
+    let mut parts = Vec::new();
+    if e.trtype() == TransportType::TCP {
+        parts.push(e.tsas_tcp().sectype().to_string());
+    }
+    parts.push(
+        match e.treq_secure() {
+            1 => "secure channel required",
+            2 => "secure channel not required",
+            0 => "secure channel not specified",
+            _ => "secure channel: reserved value 3",
+        }
+        .to_owned(),
+    );
+    if e.treq_sqfcd() {
+        parts.push("SQ flow control can be switched off".into());
+    }
+    parts.join("; ")
+}
+
+pub(super) fn log_json(log: &DiscoveryLog, at: SocketAddr) -> String {
+    let entries: Vec<Json> = log.entries.iter().map(|e| structure(DiscoveryEntry::LAYOUT, e.as_bytes())).collect();
+    let header = structure(nvmf_wire::log::DiscoveryHeader::LAYOUT, log.header.as_bytes());
+    pretty(&json!({ "target": at.to_string(), "header": header, "entries": entries }))
+}
+
+pub(super) fn identify(client: &mut Client, nsid: Option<u32>, all: bool, as_json: bool) -> Result<String, Failure> {
+    let controller = client.controller();
+    let nsids = match nsid {
+        Some(n) => vec![Nsid(n)],
+        // It has none, and does not know the list.
+        None if controller.cntrltype() == ControllerType::DISCOVERY => Vec::new(),
+        None => client.namespaces()?,
+    };
+    let mut namespaces = Vec::new();
+    for nsid in nsids {
+        namespaces.push((nsid, client.namespace(nsid)?));
+    }
+    if as_json {
+        let list: Vec<Json> = namespaces
+            .iter()
+            .map(|(nsid, ns)| json!({ "nsid": nsid.0, "fields": structure(IdentifyNamespace::LAYOUT, ns.as_bytes()) }))
+            .collect();
+        let controller = structure(IdentifyController::LAYOUT, controller.as_bytes());
+        return Ok(pretty(&json!({ "controller": controller, "namespaces": list })));
+    }
+    let mut out = String::from("Identify Controller\n");
+    table(&mut out, IdentifyController::LAYOUT, controller.as_bytes(), all);
+    for (nsid, ns) in namespaces {
+        let _ = writeln!(out, "\nIdentify Namespace, NSID {}{}", nsid.0, size(&ns));
+        table(&mut out, IdentifyNamespace::LAYOUT, ns.as_bytes(), all);
+    }
+    Ok(out)
+}
+
+fn size(ns: &IdentifyNamespace) -> String {
+    match ns.block_bytes() {
+        Some(block) => format!(": {} blocks of {block} bytes", ns.nsze()),
+        None => String::new(),
+    }
+}
+
+/// One line a field: name, value, title. Fields that are zero are left out unless `all`.
+fn table(out: &mut String, layout: &'static Layout, bytes: &[u8], all: bool) {
+    for f in layout.all_fields() {
+        if all || !is_zero(f, bytes) {
+            let _ = writeln!(out, "  {:<24} {:<34} {}", f.name, printable(&f.show(bytes)), f.title);
+        }
+    }
+    if let Some(at) = layout.reserved_set(bytes) {
+        let _ = writeln!(out, "  note: reserved byte {at} is {:#04x}", bytes.get(at).copied().unwrap_or(0));
+    }
+}
+
+fn is_zero(f: &Field, bytes: &[u8]) -> bool {
+    match f.get(bytes) {
+        Value::Int(n) => n == 0,
+        Value::Bytes(b) => b.iter().all(|x| *x == 0),
+    }
+}
+
+/// Every field by its name: numbers, text, or hexadecimal for bytes.
+fn structure(layout: &'static Layout, bytes: &[u8]) -> Json {
+    let mut map = Map::new();
+    for f in layout.all_fields() {
+        let value = match (f.get(bytes), f.kind) {
+            (Value::Int(n), Kind::Flag) => json!(n != 0),
+            (Value::Int(n), _) => json!(n),
+            (Value::Bytes(b), Kind::Ascii) => json!(String::from_utf8_lossy(&b).trim_end_matches([' ', '\0'])),
+            (Value::Bytes(b), Kind::Text) => {
+                json!(String::from_utf8_lossy(b.split(|c| *c == 0).next().unwrap_or(&[])))
+            }
+            (Value::Bytes(b), _) => json!(b.iter().map(|x| format!("{x:02x}")).collect::<String>()),
+        };
+        map.insert(f.name.to_owned(), value);
+    }
+    Json::Object(map)
+}
+
+fn pretty(value: &Json) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
