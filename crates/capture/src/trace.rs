@@ -12,7 +12,7 @@ use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, Proper
 use nvmf_wire::layout::{Layout, Structure, Value};
 use nvmf_wire::property::{Cap, Cc, Crto, Csts, Property, PropertyGet, PropertySet, Vs};
 use nvmf_wire::sqe::{FabricsType, Opcode};
-use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType, R2t, TermReq};
+use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType, R2t};
 use nvmf_wire::{Cqe, Sqe, Status};
 
 use crate::exchange::{Connection, Direction, Event, EventKind, Exchange};
@@ -382,10 +382,4 @@ fn hex(bytes: &[u8], most: usize) -> String {
         out.push('…');
     }
     out
-}
-
-/// The FES of a terminate request, for those who only want that.
-#[must_use]
-pub fn term_req(pdu: &Pdu) -> Option<TermReq> {
-    pdu.ptype().is_term().then(|| TermReq::read(&pdu.header).ok()).flatten()
 }

@@ -4,8 +4,9 @@
 //! not reactions: whether a wrong PDU was answered as it should be is for the checks. Where one side has sent something that cannot
 //! be understood, the other is no longer judged by rules that depend on it; after a gap of the capture nothing is judged.
 //!
-//! [`head`] has what each PDU shows by itself, [`digest`] digests and padding, [`data`] C2HData, R2T and H2CData, [`capsule`]
-//! commands and [`response`] completions.
+//! `head` has what each PDU shows by itself, `digest` digests and padding, `data` C2HData, R2T and H2CData, `capsule` commands and
+//! `response` completions. A new rule goes into one of these, and a case that breaks it into `tests/tests/bystander.rs`, which
+//! notices when one is missing.
 
 mod capsule;
 mod data;

@@ -1,0 +1,65 @@
+//! The bystander rules over recorded captures of real stacks, as they are and with bytes changed.
+
+mod talk;
+
+use std::collections::BTreeMap;
+
+use nvmf_capture::{Capture, Exchange, Judge, Recorder, Trace, pcapng};
+
+/// What each recorded capture of a real stack breaks, how often. A change here is a change of the rules or of the captures.
+#[test]
+fn what_real_stacks_break() {
+    let mut out = String::new();
+    for path in talk::captures() {
+        let capture = Capture::open(&path).unwrap();
+        assert!(capture.notes().is_empty(), "{path:?} {:?}", capture.notes());
+        let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+        for f in Judge::exchange(capture.exchange()) {
+            *counts.entry(format!("{} {}", f.requirement.id, f.side)).or_default() += 1;
+        }
+        let name = path.file_name().unwrap().to_string_lossy();
+        out.push_str(&format!("{}:\n", name.trim_end_matches(".pcap.gz")));
+        for (what, n) in counts {
+            out.push_str(&format!("  {what} x{n}\n"));
+        }
+    }
+    insta::assert_snapshot!(out);
+}
+
+/// Recorded bytes with some changed, in other pieces: whatever a peer sends, reading, tracing and judging it end.
+#[test]
+fn no_bytes_can_make_it_fail() {
+    let mut seed = 0x2545_f491_4f6c_dd1du64;
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below.max(1) as u64) as usize
+    };
+    let mut findings = 0;
+    for path in talk::captures() {
+        let capture = Capture::open(&path).unwrap();
+        for connection in capture.connections() {
+            let mut rec = Recorder::new(connection.client, connection.server, 0);
+            for (n, chunk) in connection.chunks.iter().enumerate().take(200) {
+                let mut bytes = chunk.bytes.to_vec();
+                for _ in 0..random(4) {
+                    let (at, bit) = (random(bytes.len().min(80)), random(8));
+                    bytes[at] ^= 1 << bit;
+                }
+                if random(20) == 0 {
+                    rec.gap(chunk.dir, n as u64, random(5000) as u64);
+                }
+                let cut = random(bytes.len());
+                let rest = bytes.split_off(cut);
+                rec.push(chunk.dir, n as u64, bytes);
+                rec.push(chunk.dir, n as u64, rest);
+            }
+            let e = Exchange { connections: vec![rec.finish()] };
+            assert!(!Trace::new(0).with_rules().exchange(&e).is_empty());
+            findings += Judge::exchange(&e).len();
+            pcapng::Writer::new().write(&e, Vec::new()).unwrap();
+        }
+    }
+    assert!(findings > 100, "{findings}");
+}
