@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nvmf_capture::{Exchange, Judge};
 use nvmf_scenario::ast::{Expr, Grade};
+use nvmf_scenario::golden;
 use nvmf_scenario::player::{Peer, Played, Player, Scope, Seen, Stop, StopKind};
 use nvmf_scenario::value::{Val, compare};
 use nvmf_seam::Network;
@@ -190,6 +191,11 @@ impl<'a> Runner<'a> {
         };
         let facts = probe::facts(&mut *self.net, &peer, nsid)?;
         peer.facts.clone_from(&facts.vars);
+        // names stand in tables of cases too, which are worked out before a player is there
+        for (name, text) in [("hostnqn", &peer.hostnqn), ("subnqn", &peer.subnqn), ("discnqn", &peer.discnqn)] {
+            peer.facts.insert(name.into(), Val::Text(text.clone()));
+        }
+        peer.facts.insert("hostid".into(), Val::Bytes(peer.hostid.to_vec()));
         tell(Event::Plan { total: items.len(), subsystem: &peer.subnqn });
         let mut run = Run {
             target: self.options.target.clone(),
@@ -359,6 +365,12 @@ impl<'a> Runner<'a> {
         r.findings = findings(&played.exchange);
         r.exchange = played.exchange;
         let Some(stop) = played.stop.or(played.warning) else {
+            if let Some(Err(m)) = item.check.wire.as_ref().map(|s| golden::matches(s, &r.exchange, None)) {
+                r.at = Some(format!("{}:{}", item.check.file, m.place.line));
+                r.verdict = Verdict::Fail;
+                r.observation = Observation::WrongAnswer;
+                r.message = format!("expected {}; seen {}", m.expected, m.seen);
+            }
             return r;
         };
         r.at = Some(format!("{}:{}", item.check.file, stop.place.line));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nvmf_scenario::ast::{Case, Check, ClassWord, Fault, Script};
+use nvmf_scenario::ast::{Case, Check, ClassWord, Expr, Fault, Scenario, Script};
 use nvmf_scenario::{ScriptError, parse};
 
 use crate::verdict::Class;
@@ -27,6 +27,8 @@ pub struct SuiteCheck {
     pub file: String,
     /// Its text.
     pub source: String,
+    /// Where it was written as a scenario: what has to cross the wire while the host's statements run.
+    pub wire: Option<Scenario>,
 }
 
 /// A fault with the file that it stands in.
@@ -104,7 +106,7 @@ impl Suite {
                 let id = match &script {
                     Script::Check(c) => c.id.clone(),
                     Script::Fault(f) => f.id.clone(),
-                    Script::Scenario(_) => continue,
+                    Script::Scenario(s) => s.id.clone(),
                 };
                 if let Some(first) = seen.insert(id.clone(), file.clone()) {
                     return Err(SuiteError::Twice(id, first, file));
@@ -112,12 +114,16 @@ impl Suite {
                 match script {
                     Script::Check(script) => {
                         let source = source_of(&text, script.place.line);
-                        self.checks.insert(id, SuiteCheck { script, file: file.clone(), source });
+                        self.checks.insert(id, SuiteCheck { script, file: file.clone(), source, wire: None });
                     }
                     Script::Fault(script) => {
                         self.faults.insert(id, SuiteFault { script, file: file.clone() });
                     }
-                    Script::Scenario(_) => {}
+                    Script::Scenario(scenario) => {
+                        let source = source_of(&text, scenario.place.line);
+                        let script = played(&scenario);
+                        self.checks.insert(id, SuiteCheck { script, file: file.clone(), source, wire: Some(scenario) });
+                    }
                 }
             }
         }
@@ -206,6 +212,23 @@ impl Item<'_> {
             Some(c) => format!("{}/{}", self.check.script.id, c.name),
             None => self.check.script.id.clone(),
         }
+    }
+}
+
+/// A scenario's host as the statements of a check. It writes where a Write crosses the wire.
+fn played(scenario: &Scenario) -> Check {
+    let writes = scenario.wire.iter().any(|line| line.command.as_deref() == Some("Write"));
+    Check {
+        id: scenario.id.clone(),
+        says: scenario.says.clone(),
+        cites: Vec::new(),
+        class: ClassWord::Safe,
+        writes: writes.then_some(Expr::Int(0)),
+        after: Vec::new(),
+        needs: Vec::new(),
+        cases: Vec::new(),
+        body: scenario.host.clone(),
+        place: scenario.place,
     }
 }
 

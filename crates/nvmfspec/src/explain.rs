@@ -1,4 +1,4 @@
-//! `nvmfspec explain`: a requirement, an open case or a check, with all that is known of it.
+//! `nvmfspec explain`: a requirement, an open case, a check or a structure, with all that is known of it.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -7,6 +7,8 @@ use nvmf_conformance::report::class_word;
 use nvmf_conformance::suite::{Item, Suite};
 use nvmf_conformance::{ExitStatus, select};
 use nvmf_spec::{Requirement, Silence};
+use nvmf_wire::layout::{Field, Layout};
+use nvmf_wire::registry::LAYOUTS;
 
 use crate::list::Scripts;
 use crate::output;
@@ -15,13 +17,14 @@ const EXAMPLES: &str = "\
 Examples:
   nvmfspec explain TCP-ICREQ-02                   what it asks for, where it stands, and the checks that cite it
   nvmfspec explain tcp/icreq/pfv-unsupported      a check: what it says, why, and its script
-  nvmfspec explain TCP-SILENT-01                  a case that the specification leaves open";
+  nvmfspec explain TCP-SILENT-01                  a case that the specification leaves open
+  nvmfspec explain ICReq                          the fields of a structure, by the names that scripts use";
 
 /// What to explain.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A requirement, an open case or a check, by its id
+    /// A requirement, an open case, a check or a structure, by its id or name
     id: String,
     #[command(flatten)]
     scripts: Scripts,
@@ -42,6 +45,9 @@ pub fn run(args: &Args) -> ExitCode {
     if let Some(silence) = nvmf_spec::silence(&upper) {
         return output::print(&of_silence(silence));
     }
+    if let Some(layout) = LAYOUTS.iter().find(|layout| layout.name.eq_ignore_ascii_case(&args.id)) {
+        return output::print(&of_layout(layout));
+    }
     let items: Vec<Item<'_>> = suite.items().into_iter().filter(|item| select::matches(&args.id, &item.id())).collect();
     match items.as_slice() {
         [] => {}
@@ -54,9 +60,10 @@ pub fn run(args: &Args) -> ExitCode {
         }
     }
     let requirements = nvmf_spec::all().map(|r| r.id).chain(nvmf_spec::silences().map(|s| s.id));
-    let names = requirements.chain(suite.checks().map(|check| check.script.id.as_str()));
+    let layouts = LAYOUTS.iter().map(|layout| layout.name);
+    let names = requirements.chain(layouts).chain(suite.checks().map(|check| check.script.id.as_str()));
     let guess = select::did_you_mean(&args.id, names);
-    output::refuse(ExitStatus::Usage, &format!("there is no requirement and no check `{}`{guess}", args.id))
+    output::refuse(ExitStatus::Usage, &format!("there is no requirement, check or structure `{}`{guess}", args.id))
 }
 
 fn of_requirement(r: &Requirement, suite: &Suite) -> String {
@@ -101,6 +108,31 @@ fn of_silence(silence: &Silence) -> String {
     row(&mut text, "seen", silence.seen);
     row(&mut text, "checks", "none can be: the text says nothing that could fail");
     text
+}
+
+/// A structure: where each field lies, what it is called here and in Wireshark, and what it means.
+fn of_layout(layout: &Layout) -> String {
+    let mut text = format!("{}\n", layout.name);
+    row(&mut text, "is", layout.about);
+    row(&mut text, "length", &format!("{} bytes", layout.bytes));
+    text.push('\n');
+    let mut rows: Vec<[String; 4]> = layout.all_fields().map(field).collect();
+    rows.insert(0, ["byte".into(), "field".into(), "Wireshark".into(), "meaning".into()]);
+    let width = |column: usize| rows.iter().map(|row| row.get(column).map_or(0, |cell| cell.chars().count())).max().unwrap_or(0);
+    let (at, name, wireshark) = (width(0), width(1), width(2));
+    for [a, b, c, d] in &rows {
+        let _ = writeln!(text, "  {a:at$}  {b:name$}  {c:wireshark$}  {d}");
+    }
+    text
+}
+
+/// Place (`8-9`, or `4.0-4.5` for bits), name, Wireshark's name, meaning.
+fn field(field: &Field) -> [String; 4] {
+    let (first, last) = (field.bit, field.bit + field.width.max(1) - 1);
+    let whole = first % 8 == 0 && (last + 1) % 8 == 0;
+    let bit = |bit: usize| if whole { format!("{}", bit / 8) } else { format!("{}.{}", bit / 8, bit % 8) };
+    let at = if bit(first) == bit(last) { bit(first) } else { format!("{}-{}", bit(first), bit(last)) };
+    [at, field.name.to_owned(), field.wireshark.to_owned(), field.title.to_owned()]
 }
 
 /// One check; where it has a table, with the cases that were asked for.

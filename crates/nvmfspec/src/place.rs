@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvmf_conformance::ExitStatus;
-use nvmf_engine::controller::NewNamespace;
+use nvmf_engine::controller::{ConfigError, Hub, NewNamespace, Port};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_fabric::{Sim, SimOptions, SimTarget};
 use nvmf_net::target::{Listener, SubsystemConfig};
 use nvmf_net::{EmbeddedTarget, RealNetwork, TargetConfig};
 use nvmf_seam::{Geometry, Network};
@@ -45,7 +46,7 @@ impl Place {
                 let message = "--world sim has a target of its own: --target is for the real world";
                 Err((ExitStatus::Usage, message.into()))
             }
-            (WorldArg::Sim, None) => Err((ExitStatus::Harness, "no simulated world yet".into())),
+            (WorldArg::Sim, None) => simulated(peer.seed),
             (WorldArg::Real, Some(target)) => remote(target),
             (WorldArg::Real, None) => embedded(),
         }
@@ -82,6 +83,31 @@ fn embedded() -> Result<Place, (ExitStatus, String)> {
         embedded: true,
         _target: Some(target),
     })
+}
+
+fn simulated(seed: u64) -> Result<Place, (ExitStatus, String)> {
+    let at = SocketAddr::from(([192, 0, 2, 1], PORTS[1]));
+    let hub = hub(at).map_err(|e| (ExitStatus::Harness, format!("the simulated target: {e}")))?;
+    let target = SimTarget { hub, tcp: tcp_settings(), listen: vec![(at, 1)], tap: None };
+    Ok(Place {
+        net: Box::new(Sim::new(seed, target, SimOptions::default())),
+        candidates: vec![at],
+        target: "simulated reference target".into(),
+        embedded: true,
+        _target: None,
+    })
+}
+
+/// The same subsystem as in the real world, behind one port.
+fn hub(at: SocketAddr) -> Result<Hub, ConfigError> {
+    let mut hub = Hub::new(ControllerSettings::default());
+    let SubsystemConfig { nqn, hosts, namespaces } = subsystem();
+    hub.add_subsystem(&nqn, hosts)?;
+    for (nsid, namespace) in namespaces {
+        hub.add_namespace(&nqn, nsid, namespace)?;
+    }
+    hub.add_port(Port { id: 1, advertise: at, discovery_only: false })?;
+    Ok(hub)
 }
 
 /// The embedded target waits a second where 30 are allowed, so that the checks that wait for it end soon.

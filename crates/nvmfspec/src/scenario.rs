@@ -1,4 +1,4 @@
-//! `nvmfspec scenario`: plays the checks of one file, as a script is written.
+//! `nvmfspec scenario`: plays the scripts of one file, checks and scenarios, as one writes them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ use crate::session::{self, Plan};
 
 const EXAMPLES: &str = "\
 Examples:
-  nvmfspec scenario my.check                          against the embedded reference target
-  nvmfspec scenario my.check --target 10.0.0.5        against a real one
-  nvmfspec scenario my.check --world sim --out out    in the simulated world, with the trace in out/
+  nvmfspec scenario my.check                        against the embedded reference target
+  nvmfspec scenario my.check --target 10.0.0.5      against a real one
+  nvmfspec scenario my.check --world sim --out out  in the simulated world, the trace in out/
 
 The language is described in docs/scenarios.md. The exit status is that of `nvmfspec conformance`.";
 
@@ -22,7 +22,7 @@ The language is described in docs/scenarios.md. The exit status is that of `nvmf
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The script: one or more checks
+    /// The file: checks and scenarios
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Only checks whose id begins with this; may be repeated
@@ -47,7 +47,7 @@ fn plan(args: &Args) -> Result<Plan, String> {
     suite.add_file(&args.file).map_err(|e| e.to_string())?;
     let ids: Vec<String> = suite.items().iter().map(Item::id).collect();
     if ids.is_empty() {
-        return Err(format!("{}: holds no check to play", args.file.display()));
+        return Err(format!("{}: holds no check and no scenario to play", args.file.display()));
     }
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     nvmf_conformance::select::check_prefixes(&args.filter, &ids)?;

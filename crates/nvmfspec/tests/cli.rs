@@ -1,0 +1,334 @@
+//! The program from outside: usage errors, peers that are no NVMe targets, files that cannot be read or written. Each has to end with
+//! the right status and say clearly why.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn nvmfspec(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nvmfspec"))
+        .args(args)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program starts")
+}
+
+fn status(output: &Output) -> i32 {
+    output.status.code().expect("not ended by a signal")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+/// The whole of a refusal: this status, nothing on standard output, one line on standard error.
+fn one_line(args: &[&str], code: i32) -> String {
+    let output = nvmfspec(args);
+    let text = stderr(&output);
+    assert_eq!(status(&output), code, "{args:?}\n{}{text}", stdout(&output));
+    assert_eq!(stdout(&output), "", "{args:?}");
+    assert_eq!(text.lines().count(), 1, "{args:?}\n{text}");
+    text
+}
+
+fn last_line(output: &Output) -> String {
+    stdout(output).lines().last().unwrap_or_default().to_owned()
+}
+
+/// `N passed, M failed, W warned, B blocked, S skipped` as numbers.
+fn counts(line: &str) -> [usize; 5] {
+    let parts: Vec<&str> = line.split(", ").collect();
+    let words = ["passed", "failed", "warned", "blocked", "skipped"];
+    assert_eq!(parts.len(), words.len(), "{line}");
+    std::array::from_fn(|at| {
+        let (number, word) = parts[at].split_once(' ').expect("a number and a word");
+        assert_eq!(word, words[at], "{line}");
+        number.parse().expect("a number")
+    })
+}
+
+#[test]
+fn a_wrong_command_line_is_usage() {
+    for args in [
+        &[][..],
+        &["conform"],
+        &["conformance", "--no-such-option"],
+        &["conformance", "--target", "host:port"],
+        &["conformance", "--target", ""],
+        &["conformance", "--allow-writes", "8191-0"],
+        &["conformance", "--allow", "everything"],
+        &["conformance", "--transport", "carrier-pigeon"],
+        &["conformance", "--nqn", "nqn.x", "--all-subsystems"],
+        &["conformance", "--hostid", "1"],
+        &["conformance", "--time-scale", "0"],
+        &["conformance", "--seed", "x"],
+        &["conformance", "--spec", "two"],
+        &["explain"],
+    ] {
+        let output = nvmfspec(args);
+        assert_eq!(status(&output), 2, "{args:?}");
+        assert!(!stderr(&output).is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn help_teaches_by_example() {
+    for args in [&["--help"][..], &["conformance", "--help"], &["list", "--help"], &["explain", "--help"], &["scenario", "--help"]]
+    {
+        let output = nvmfspec(args);
+        assert_eq!(status(&output), 0, "{args:?}");
+        let text = stdout(&output);
+        assert!(text.contains("Examples:\n  nvmfspec "), "{args:?}\n{text}");
+        // Examples that a narrow terminal breaks cannot be copied.
+        for line in text.lines().skip_while(|line| *line != "Examples:") {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_script_of_ones_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("own.check");
+    let path = file.to_str().expect("text");
+    let play = |text: &str| {
+        std::fs::write(&file, text).expect("written");
+        nvmfspec(&["scenario", path, "--world", "sim"])
+    };
+    let check =
+        "check own/greeting\n  says \"a controller answers\"\n  cites TCP-ICREQ-02\n\n  open\n  send ICReq\n  expect ICResp\n";
+    let good = play(check);
+    assert_eq!((status(&good), last_line(&good).as_str()), (0, "1 passed, 0 failed, 0 warned, 0 blocked, 0 skipped"));
+    let bad = play(&check.replace("ICResp", "C2HTermReq within 1s"));
+    assert_eq!((status(&bad), counts(&last_line(&bad))), (1, [0, 1, 0, 0, 0]), "{}", stdout(&bad));
+    let text = stdout(&bad);
+    assert!(text.contains(&format!("{path}:7")), "{text}");
+    assert!(text.contains(&format!("nvmfspec scenario {path} --world sim --filter own/greeting")), "{text}");
+
+    let scenario = "scenario own/wire\n  says \"a handshake\"\n  host\n    open\n    send ICReq\n    expect ICResp\n  wire\n    > ICReq\n    < ICResp pfv=0\n";
+    assert_eq!(status(&play(scenario)), 0);
+    let bad = play(&scenario.replace("pfv=0", "pfv=7"));
+    assert_eq!(status(&bad), 1);
+    assert!(stdout(&bad).contains(&format!("{path}:9")), "{}", stdout(&bad));
+
+    for cut in [&check[..20], &check[..45], &check.replace("ICReq\n", "ICReqq\n")] {
+        let output = play(cut);
+        assert_eq!((status(&output), stdout(&output).as_str()), (2, ""), "{cut}");
+        let text = stderr(&output);
+        assert!(text.contains("own.check:") && text.contains("expected"), "{cut}\n{text}");
+    }
+    assert_eq!(status(&nvmfspec(&["scenario", "/no/such.check"])), 2);
+    assert_eq!(status(&play("")), 2);
+}
+
+#[test]
+fn a_folder_of_scripts_that_cannot_be_used_is_usage() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().to_str().expect("text");
+    assert!(one_line(&["conformance", "--scripts", "/no/such/folder"], 2).contains("/no/such/folder"));
+    std::fs::write(dir.path().join("cut.check"), "check own/cut\n  says \"a").expect("written");
+    for command in ["conformance", "list"] {
+        let output = nvmfspec(&[command, "--scripts", path]);
+        assert_eq!(status(&output), 2);
+        assert!(stderr(&output).contains("cut.check:2"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_filter_that_matches_nothing_is_usage() {
+    let text = one_line(&["conformance", "--filter", "tcp/icrq"], 2);
+    assert!(text.contains("no check begins with `tcp/icrq`; did you mean"), "{text}");
+    let text = one_line(&["conformance", "--filter", "tcp", "--filter", "zzz"], 2);
+    assert!(text.contains("`zzz`"), "{text}");
+    one_line(&["list", "zzz"], 2);
+}
+
+#[test]
+fn an_expectation_file_that_cannot_be_used_is_usage() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("known.toml");
+    let path = file.to_str().expect("text");
+    let refused = |text: &str| {
+        std::fs::write(&file, text).expect("written");
+        one_line(&["conformance", "--expect", path], 2)
+    };
+    assert!(one_line(&["conformance", "--expect", "/no/such/file.toml"], 2).contains("/no/such/file.toml: cannot be read"));
+    assert!(one_line(&["conformance", "--expect", dir.path().to_str().expect("text")], 2).contains("cannot be read"));
+    let whole = "[[known]]\nid = \"tcp/icreq/no-such-check\"\nverdict = \"fail\"\nreason = \"r\"\n";
+    assert!(refused(whole).contains("known.toml:2:1: there is no check `tcp/icreq/no-such-check`"));
+    assert!(refused(&whole[..20]).contains("known.toml:2:"));
+    assert!(refused(&whole[..50]).contains("known.toml:"));
+    assert!(refused("{\"schema\": ").contains("known.toml:1:"));
+    std::fs::write(&file, [0xff, 0xfe]).expect("written");
+    assert!(one_line(&["conformance", "--expect", path], 2).contains("is not UTF-8"));
+}
+
+#[test]
+fn explanations() {
+    let output = nvmfspec(&["explain", "TCP-ICREQ-02"]);
+    assert_eq!(status(&output), 0);
+    assert!(stdout(&output).contains("NVMe TCP Transport 1.0, section 3.6.2.2"), "{}", stdout(&output));
+    assert_eq!(nvmfspec(&["explain", "tcp-icreq-02"]).stdout, output.stdout);
+    assert!(stdout(&nvmfspec(&["explain", "TCP-SILENT-01"])).contains("open case"));
+    assert!(one_line(&["explain", "TCP-ICREQ-2"], 2).contains("did you mean one of `TCP-ICREQ-02`"));
+    assert!(one_line(&["explain", "zzzzzzzz"], 2).contains("there is no requirement, check or structure `zzzzzzzz`"));
+}
+
+/// Accepts connections until the test ends and lets `serve` play the peer on each. The address to connect to.
+fn peer(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let serve = std::sync::Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+/// Waits for the first bytes of the host.
+fn hear(stream: &mut TcpStream) {
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+    let _ = stream.read(&mut [0_u8; 1024]);
+}
+
+/// Runs the suite against a peer that is no NVMe target: status 3, one line that names the address, and soon.
+fn not_a_target(address: &str) -> String {
+    let begun = Instant::now();
+    let text = one_line(&["conformance", "--target", address, "--time-scale", "0.02"], 3);
+    assert!(begun.elapsed() < Duration::from_secs(20), "took {:?}: {text}", begun.elapsed());
+    assert!(text.contains(address), "{text}");
+    text
+}
+
+#[test]
+fn nobody_listens() {
+    assert!(not_a_target("127.0.0.1:1").contains("refused"));
+}
+
+#[test]
+fn a_name_that_does_not_exist() {
+    let text = one_line(&["conformance", "--target", "no-such-host.invalid:4420"], 3);
+    assert!(text.contains("no-such-host.invalid"), "{text}");
+}
+
+#[test]
+fn a_web_server() {
+    let address = peer(|mut stream| {
+        hear(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    });
+    assert!(not_a_target(&address).contains("HTTP"));
+}
+
+#[test]
+fn a_tls_port() {
+    let address = peer(|mut stream| {
+        hear(&mut stream);
+        let _ = stream.write_all(&[0x15, 3, 3, 0, 2, 2, 10]);
+    });
+    assert!(not_a_target(&address).contains("TLS"));
+}
+
+#[test]
+fn garbage() {
+    let address = peer(|mut stream| {
+        hear(&mut stream);
+        let garbage: Vec<u8> = (0..4096_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8 | 0x80).collect();
+        let _ = stream.write_all(&garbage);
+    });
+    assert!(not_a_target(&address).contains("no NVMe/TCP PDU"));
+}
+
+#[test]
+fn a_peer_that_closes_at_once() {
+    let address = peer(drop);
+    let text = not_a_target(&address);
+    assert!(text.contains("closes the connection") || text.contains("resets the connection"), "{text}");
+}
+
+#[test]
+fn a_peer_that_stalls() {
+    let address = peer(|stream| {
+        std::thread::sleep(Duration::from_secs(60));
+        drop(stream);
+    });
+    assert!(not_a_target(&address).contains("does not answer"));
+}
+
+#[test]
+fn a_peer_that_sends_one_byte_a_second() {
+    let address = peer(|mut stream| {
+        let mut icresp = [0_u8; 128];
+        icresp[..8].copy_from_slice(&[1, 0, 128, 0, 128, 0, 0, 0]);
+        for byte in icresp {
+            if stream.write_all(&[byte]).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    });
+    assert!(not_a_target(&address).contains("too little in the time"));
+}
+
+#[test]
+fn a_subsystem_that_nobody_serves() {
+    let text = one_line(&["conformance", "--nqn", "nqn.2014-08.org.example:nobody"], 3);
+    assert!(text.contains("nqn.2014-08.org.example:nobody"), "{text}");
+}
+
+#[test]
+fn an_unwritable_folder_or_file_keeps_nothing_from_the_console() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    let below = file.join("x");
+    let below = below.to_str().expect("text");
+    for option in ["--out", "--json", "--junit"] {
+        let output = nvmfspec(&["conformance", "--world", "sim", "--filter", "tcp/icreq", option, below]);
+        assert_eq!(status(&output), 3, "{option} {}", stderr(&output));
+        let text = stdout(&output);
+        assert!(text.contains(&format!("cannot write {below}")), "{option}\n{text}");
+        assert!(counts(&last_line(&output))[0] > 0, "{option}\n{text}");
+    }
+}
+
+#[test]
+fn one_seed_one_report() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let report = |name: &str| {
+        let path = dir.path().join(name);
+        let json = path.to_str().expect("text");
+        let output = nvmfspec(&["conformance", "--world", "sim", "--seed", "7", "--filter", "tcp", "--json", json]);
+        assert_eq!(status(&output), 0, "{}", stdout(&output));
+        let mut value: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).expect("a report")).expect("JSON");
+        assert!(value.as_object_mut().expect("an object").remove("wall").is_some());
+        value
+    };
+    assert_eq!(report("a.json"), report("b.json"));
+}
+
+#[test]
+fn the_reports_of_a_run_are_where_they_were_asked_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = dir.path().join("out");
+    let output = nvmfspec(&["conformance", "--world", "sim", "--filter", "tcp/icreq", "--out", out.to_str().expect("text")]);
+    assert_eq!(status(&output), 0, "{}", stdout(&output));
+    let [passed, failed, ..] = counts(&last_line(&output));
+    assert!(passed > 0 && failed == 0);
+    let with_ending = |ending: &str| {
+        let files = std::fs::read_dir(&out).expect("the folder");
+        files.filter(|f| f.as_ref().is_ok_and(|f| f.file_name().to_string_lossy().ends_with(ending))).count()
+    };
+    assert!(Path::new(&out).join("report.md").is_file());
+    assert_eq!((with_ending(".pcapng"), with_ending(".trace.txt")), (passed, passed));
+}
