@@ -126,7 +126,7 @@ pub fn discover(net: &mut dyn Network, peer: &Peer, as_given: bool) -> Option<Ve
         let number = |n: &str| DiscoveryEntry::LAYOUT.field(n).and_then(|f| f.get(e.as_bytes()).int());
         let text = |n: &str| {
             DiscoveryEntry::LAYOUT.field(n).map_or(String::new(), |f| match f.get(e.as_bytes()) {
-                Value::Bytes(b) => String::from_utf8_lossy(&b).trim_end_matches(|c: char| c == ' ' || c == '\0').to_owned(),
+                Value::Bytes(b) => String::from_utf8_lossy(&b).trim_end_matches([' ', '\0']).to_owned(),
                 Value::Int(_) => String::new(),
             })
         };
