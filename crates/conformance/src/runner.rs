@@ -280,15 +280,15 @@ impl<'a> Runner<'a> {
         }
         let mut vars: BTreeMap<String, Val> = BTreeMap::new();
         vars.insert("lba".into(), Val::Int(self.first_block()));
+        let names = peer.names();
         for (name, value) in item.case.map_or(&[][..], |c| &c.values) {
-            match fixed(value, &peer.facts) {
+            match fixed(value, &names) {
                 Ok(v) => vars.insert(name.clone(), v),
                 Err(why) => return self.error(item, item.case.map_or(0, |c| c.place.line), &why),
             };
         }
         if let Some(n) = &script.writes {
-            let all: BTreeMap<String, Val> = peer.facts.iter().chain(&vars).map(|(k, v)| (k.clone(), v.clone())).collect();
-            let blocks = match fixed(n, &all).and_then(|v| v.int()) {
+            let blocks = match fixed(n, &both(&names, &vars)).and_then(|v| v.int()) {
                 Ok(n) => n,
                 Err(why) => return self.not_run(item, Verdict::Blocked, &format!("how much to write is not known: {why}")),
             };
@@ -298,7 +298,7 @@ impl<'a> Runner<'a> {
             };
         }
         for need in &script.needs {
-            let all: BTreeMap<String, Val> = peer.facts.iter().chain(&vars).map(|(k, v)| (k.clone(), v.clone())).collect();
+            let all = both(&names, &vars);
             let held = fixed(&need.test.left, &all)
                 .and_then(|l| fixed(&need.test.right, &all).and_then(|r| compare(&l, need.test.op, &r)));
             match held {
@@ -450,6 +450,10 @@ fn findings(exchange: &Exchange) -> Vec<String> {
     }
     out.dedup();
     out
+}
+
+fn both(names: &BTreeMap<String, Val>, vars: &BTreeMap<String, Val>) -> BTreeMap<String, Val> {
+    names.iter().chain(vars).map(|(k, v)| (k.clone(), v.clone())).collect()
 }
 
 /// The value of an expression over facts alone.

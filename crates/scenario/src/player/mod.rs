@@ -48,6 +48,18 @@ pub struct Peer {
     pub time_scale: f64,
 }
 
+impl Peer {
+    /// What is bound before a script begins: the facts, and the names used for Connect.
+    pub fn names(&self) -> BTreeMap<String, Val> {
+        let mut all = self.facts.clone();
+        for (name, text) in [("hostnqn", &self.hostnqn), ("subnqn", &self.subnqn), ("discnqn", &self.discnqn)] {
+            all.insert(name.into(), Val::Text(text.clone()));
+        }
+        all.insert("hostid".into(), Val::Bytes(self.hostid.to_vec()));
+        all
+    }
+}
+
 /// How a script ended before its last statement, or what it has to say.
 #[derive(Clone, Debug)]
 pub struct Stop {
@@ -140,11 +152,7 @@ pub struct Player<'a> {
 impl<'a> Player<'a> {
     /// A player with `vars` bound besides the peer's facts.
     pub fn new(net: &'a mut dyn Network, peer: &'a Peer, vars: BTreeMap<String, Val>) -> Self {
-        let mut all = peer.facts.clone();
-        all.insert("hostnqn".into(), Val::Text(peer.hostnqn.clone()));
-        all.insert("subnqn".into(), Val::Text(peer.subnqn.clone()));
-        all.insert("discnqn".into(), Val::Text(peer.discnqn.clone()));
-        all.insert("hostid".into(), Val::Bytes(peer.hostid.to_vec()));
+        let mut all = peer.names();
         all.extend(vars);
         Self {
             net,
