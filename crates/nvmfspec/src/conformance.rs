@@ -155,7 +155,7 @@ pub fn run(args: Args) -> ExitCode {
     if args.list {
         let items = plan.suite.items().into_iter();
         let rows = items.map(|item| Row::of(&item)).filter(|row| plan.runs(&row.id));
-        return output::print(&list::plain(&rows.collect::<Vec<Row>>()));
+        return output::print(&list::plain(&rows.collect::<Vec<Row>>(), "check"));
     }
     session::run(plan, args.peer, args.reports)
 }

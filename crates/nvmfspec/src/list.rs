@@ -1,11 +1,11 @@
-//! `nvmfspec list`: the checks of the suite.
+//! `nvmfspec list`: the checks of the suite, or the faults that `nvmfspec target` plays.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use nvmf_conformance::report::class_word;
-use nvmf_conformance::suite::{Item, Suite};
+use nvmf_conformance::suite::{Item, Suite, SuiteFault};
 use nvmf_conformance::{ExitStatus, select};
 use serde::Serialize;
 
@@ -16,6 +16,7 @@ Examples:
   nvmfspec list                                   every check
   nvmfspec list connect nvm/read                  those below either prefix
   nvmfspec list --json | jq -r '.[].id'           for other programs
+  nvmfspec list --faults                          what `nvmfspec target --fault` takes
   nvmfspec list --scripts my-checks               with checks of your own";
 
 /// What to list.
@@ -28,6 +29,9 @@ pub struct Args {
     /// The same, as `conformance` takes it
     #[arg(long, value_name = "PREFIX")]
     filter: Vec<String>,
+    /// The faults instead of the checks
+    #[arg(long)]
+    faults: bool,
     /// As a JSON array
     #[arg(long)]
     json: bool,
@@ -63,12 +67,11 @@ impl Scripts {
 pub fn run(args: &Args) -> ExitCode {
     let prefixes: Vec<String> = args.prefixes.iter().chain(&args.filter).cloned().collect();
     let printed = args.scripts.load().and_then(|suite| {
-        let rows: Vec<Row> = suite.items().iter().map(Row::of).collect();
-        let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-        select::check_prefixes(&prefixes, &ids)?;
-        let mut chosen: Vec<Row> = rows.into_iter().filter(|row| select::any_matches(&prefixes, &row.id)).collect();
-        chosen.sort_by(|a, b| a.id.cmp(&b.id));
-        Ok(if args.json { serde_json::to_string_pretty(&chosen).unwrap_or_default() + "\n" } else { plain(&chosen) })
+        let chosen = if args.faults { faults(&suite, &prefixes)? } else { checks(&suite, &prefixes)? };
+        if args.json {
+            return Ok(serde_json::to_string_pretty(&chosen).unwrap_or_default() + "\n");
+        }
+        Ok(plain(&chosen, if args.faults { "fault" } else { "check" }))
     });
     match printed {
         Ok(text) => output::print(&text),
@@ -76,7 +79,26 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// What is printed of one check.
+fn checks(suite: &Suite, prefixes: &[String]) -> Result<Vec<Row>, String> {
+    let rows: Vec<Row> = suite.items().iter().map(Row::of).collect();
+    let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+    select::check_prefixes(prefixes, &ids)?;
+    let mut chosen: Vec<Row> = rows.into_iter().filter(|row| select::any_matches(prefixes, &row.id)).collect();
+    chosen.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(chosen)
+}
+
+/// Ids of faults have no levels, so any beginning is a prefix.
+fn faults(suite: &Suite, prefixes: &[String]) -> Result<Vec<Row>, String> {
+    let is_chosen = |row: &Row| prefixes.is_empty() || prefixes.iter().any(|prefix| row.id.starts_with(prefix.as_str()));
+    let chosen: Vec<Row> = suite.faults().map(Row::of_fault).filter(is_chosen).collect();
+    match chosen.as_slice() {
+        [] => Err(format!("no fault begins with `{}`", prefixes.join("` or `"))),
+        _ => Ok(chosen),
+    }
+}
+
+/// What is printed of one check or fault.
 #[derive(Serialize)]
 pub struct Row {
     pub id: String,
@@ -96,15 +118,22 @@ impl Row {
             file: item.check.file.clone(),
         }
     }
+
+    /// Of a fault: what it breaks stands for what a check cites.
+    fn of_fault(fault: &SuiteFault) -> Self {
+        let SuiteFault { script, file } = fault;
+        let cites = script.breaks.iter().map(|id| id.it.clone()).collect();
+        Self { id: script.id.clone(), class: "fault", says: script.says.clone(), cites, file: file.clone() }
+    }
 }
 
-/// One line a check.
-pub fn plain(rows: &[Row]) -> String {
+/// One line a check or fault, and how many there are.
+pub fn plain(rows: &[Row], what: &str) -> String {
     let width = rows.iter().map(|row| row.id.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for Row { id, class, says, cites, .. } in rows {
         let _ = writeln!(text, "{id:width$}  {class:11}  {says} [{}]", cites.join(", "));
     }
-    let _ = writeln!(text, "{} {}", rows.len(), if rows.len() == 1 { "check" } else { "checks" });
+    let _ = writeln!(text, "{} {what}{}", rows.len(), if rows.len() == 1 { "" } else { "s" });
     text
 }

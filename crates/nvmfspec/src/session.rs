@@ -23,7 +23,7 @@ use crate::place::Place;
 use crate::values::Uuid;
 
 /// The Host Identifier used where none is given; the Host NQN is made from it.
-const HOSTID: Uuid = Uuid(*b"nvmfspec\x80\x00\x00\x00\x00\x00\x00\x01");
+const HOSTID: Uuid = Uuid([0x6e, 0x76, 0x6d, 0x66, 0x73, 0x70, 0x45, 0x63, 0x80, 0, 0, 0, 0, 0, 0, 2]);
 
 /// What is to run, once all files are read and all names are known to be good.
 pub struct Plan {

@@ -199,7 +199,7 @@ impl<W: Write> Console<W> {
         }
         for (at, line) in trace::tail(&result.exchange, trace::TAIL).iter().enumerate() {
             let label = if at == 0 { "trace" } else { "" };
-            self.line(&format!("  {label:0$}{line}", LABEL - 2));
+            self.line(&format!("  {label:0$}{1}", LABEL - 2, shortened(line)));
         }
         if let Some(path) = files::trace_path(self.traces.as_deref(), judged) {
             self.labelled("", &format!("all of it in {}", path.display()));
@@ -319,6 +319,14 @@ fn duration(took: Duration) -> String {
     }
 }
 
+/// A trace line without its end where it is very long; a file has all of it.
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(2 * WIDTH) {
+        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or(line)),
+        None => line.to_owned(),
+    }
+}
+
 /// Lines of at most `width` characters, broken at spaces; a longer word stands alone.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -352,6 +360,13 @@ mod tests {
         assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
         assert_eq!(wrap("aaaaaaaa b", 5), ["aaaaaaaa", "b"]);
         assert_eq!(wrap("  ", 5), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_long_line_of_a_trace_is_cut_between_characters() {
+        let line = "ü".repeat(2 * WIDTH);
+        assert_eq!(shortened(&line), line);
+        assert_eq!(shortened(&(line.clone() + "x")), line + "…");
     }
 
     #[test]
