@@ -28,6 +28,8 @@ pub struct Console<W> {
     fancy: bool,
     bar: Option<ProgressBar>,
     traces: Option<PathBuf>,
+    /// What the last story cited.
+    cited: Vec<String>,
 }
 
 impl Console<io::Stdout> {
@@ -37,14 +39,14 @@ impl Console<io::Stdout> {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let fancy = !plain && io::stdout().is_terminal() && io::stderr().is_terminal();
-        Self { out: io::stdout(), fancy, bar: None, traces }
+        Self { out: io::stdout(), fancy, bar: None, traces, cited: Vec::new() }
     }
 }
 
 impl<W: Write> Console<W> {
     /// Into a writer, without bar and colours.
     pub fn plain(out: W, traces: Option<PathBuf>) -> Self {
-        Self { out, fancy: false, bar: None, traces }
+        Self { out, fancy: false, bar: None, traces, cited: Vec::new() }
     }
 
     /// The run against this subsystem has this many checks ahead.
@@ -175,14 +177,12 @@ impl<W: Write> Console<W> {
     fn story(&mut self, judged: &Judged<'_>) {
         let result = judged.result;
         self.labelled("says", &result.says);
-        for id in &result.cites {
-            match cited(id) {
-                Some(r) => {
-                    self.labelled("cites", &format!("{r}, {}", r.level));
-                    self.labelled("", r.says);
-                }
-                None => self.labelled("cites", id),
-            }
+        if self.cited == result.cites {
+            // Cases of one check follow each other.
+            self.labelled("cites", &format!("as above: {}", result.cites.join(", ")));
+        } else {
+            self.cites(&result.cites);
+            self.cited.clone_from(&result.cites);
         }
         self.labelled("verdict", &format!("{}, {}", verdict_word(result.verdict), observation_word(result.observation)));
         for line in result.message.lines() {
@@ -207,6 +207,18 @@ impl<W: Write> Console<W> {
         if !result.reproduce.is_empty() {
             // Not wrapped: it is there to be copied.
             self.line(&format!("  {:1$}{2}", "again", LABEL - 2, result.reproduce));
+        }
+    }
+
+    fn cites(&mut self, ids: &[String]) {
+        for id in ids {
+            match cited(id) {
+                Some(r) => {
+                    self.labelled("cites", &format!("{r}, {}", r.level));
+                    self.labelled("", r.says);
+                }
+                None => self.labelled("cites", id),
+            }
         }
     }
 
