@@ -80,8 +80,15 @@ fn a_wrong_command_line_is_usage() {
 
 #[test]
 fn help_teaches_by_example() {
-    for args in [&["--help"][..], &["conformance", "--help"], &["list", "--help"], &["explain", "--help"], &["scenario", "--help"]]
-    {
+    for args in [
+        &["--help"][..],
+        &["conformance", "--help"],
+        &["list", "--help"],
+        &["explain", "--help"],
+        &["scenario", "--help"],
+        &["host", "--help"],
+        &["target", "--help"],
+    ] {
         let output = nvmfspec(args);
         assert_eq!(status(&output), 0, "{args:?}");
         let text = stdout(&output);
@@ -128,6 +135,35 @@ fn a_script_of_ones_own() {
     assert_eq!(status(&play("")), 2);
 }
 
+/// The first block of the README that is fenced and begins with this.
+fn of_the_readme(begin: &str) -> String {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).expect("the README");
+    let block =
+        readme.split("```").map(|block| block.trim_start_matches("toml").trim_start()).find(|block| block.starts_with(begin));
+    block.expect("a block").to_owned()
+}
+
+#[test]
+fn what_the_readme_shows_works() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, begin: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, of_the_readme(begin)).expect("written");
+        path.to_str().expect("text").to_owned()
+    };
+    let check = file("own.check", "check own/");
+    let output = nvmfspec(&["scenario", &check, "--world", "sim"]);
+    assert_eq!((status(&output), counts(&last_line(&output))), (0, [1, 0, 0, 0, 0]), "{}", stderr(&output));
+    // Every id of the example exists; the embedded target has none of these faults, hence 4.
+    let known = file("known.toml", "stack = ");
+    let output = nvmfspec(&["conformance", "--world", "sim", "--filter", "tcp/icreq/pfv-unsupported", "--expect", &known]);
+    assert_eq!(status(&output), 4, "{}{}", stdout(&output), stderr(&output));
+    // What it says; the checks that cite it may become more.
+    let says = |text: &str| text.split("\n\n").next().map(str::to_owned);
+    let explained = format!("$ nvmfspec explain TCP-R2T-02\n{}", stdout(&nvmfspec(&["explain", "TCP-R2T-02"])));
+    assert_eq!(says(&of_the_readme("$ nvmfspec explain")), says(&explained));
+}
+
 #[test]
 fn a_folder_of_scripts_that_cannot_be_used_is_usage() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -148,6 +184,7 @@ fn a_filter_that_matches_nothing_is_usage() {
     let text = one_line(&["conformance", "--filter", "tcp", "--filter", "zzz"], 2);
     assert!(text.contains("`zzz`"), "{text}");
     one_line(&["list", "zzz"], 2);
+    one_line(&["list", "--faults", "zzz"], 2);
 }
 
 #[test]
@@ -168,6 +205,23 @@ fn an_expectation_file_that_cannot_be_used_is_usage() {
     assert!(refused("{\"schema\": ").contains("known.toml:1:"));
     std::fs::write(&file, [0xff, 0xfe]).expect("written");
     assert!(one_line(&["conformance", "--expect", path], 2).contains("is not UTF-8"));
+}
+
+#[test]
+fn lists() {
+    let all = nvmfspec(&["list", "--json"]);
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&all.stdout).expect("JSON");
+    assert!(rows.len() >= 60, "{}", rows.len());
+    let ids: Vec<&str> = rows.iter().filter_map(|row| row["id"].as_str()).collect();
+    assert!(ids.is_sorted() && ids.len() == rows.len());
+    let some = stdout(&nvmfspec(&["list", "tcp/icreq"]));
+    let count = ids.iter().filter(|id| id.starts_with("tcp/icreq/")).count();
+    assert_eq!(some.lines().last(), Some(format!("{count} checks").as_str()));
+    // What would run is what is listed.
+    assert_eq!(stdout(&nvmfspec(&["conformance", "--filter", "tcp/icreq", "--list"])).lines().count(), some.lines().count());
+    let faults = nvmfspec(&["list", "--faults", "--json", "tcp-"]);
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&faults.stdout).expect("JSON");
+    assert!(rows.len() >= 6 && rows.iter().all(|row| row["class"] == "fault"));
 }
 
 #[test]
