@@ -250,6 +250,9 @@ impl Player<'_> {
             let blocks = nvmf_wire::nvm::Write::from_bytes(*sent.sqe.as_bytes()).nlb().count();
             return Ok(pattern(&name, sent.at, (blocks * self.block_size()) as usize));
         }
+        if sent.kind.is_some_and(|k| k.name == "Connect") {
+            return self.connect_data(said);
+        }
         Ok(Vec::new())
     }
 
