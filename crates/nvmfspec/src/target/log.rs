@@ -1,0 +1,131 @@
+//! What a target that plays in the foreground prints, and what it records for `--pcap`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use nvmf_capture::pcapng::Writer;
+use nvmf_capture::{Connection, Direction, Exchange, Recorder};
+use nvmf_engine::controller::HubEvent;
+use nvmf_engine::message::ConnectionId;
+use nvmf_engine::tcp::Event;
+use nvmf_net::target::{Observer, close_reason};
+use nvmf_seam::{Instant, Side};
+
+/// Most bytes recorded for a capture; what comes later is left out.
+const CAPTURE_MAX: usize = 1 << 30;
+
+/// Prints and records.
+pub struct Log {
+    print: bool,
+    record: bool,
+    begin: SystemTime,
+    tape: Mutex<Tape>,
+}
+
+#[derive(Default)]
+struct Tape {
+    open: BTreeMap<ConnectionId, Recorder>,
+    done: BTreeMap<ConnectionId, Connection>,
+    bytes: usize,
+    full: bool,
+    hosts: BTreeMap<ConnectionId, SocketAddr>,
+}
+
+impl Log {
+    /// A log of a target that begins now.
+    pub fn new(print: bool, record: bool) -> Self {
+        Self { print, record, begin: SystemTime::now(), tape: Mutex::default() }
+    }
+
+    fn tape(&self) -> MutexGuard<'_, Tape> {
+        self.tape.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, now: Instant, what: &str) {
+        if self.print {
+            println!("{:>10.3} s  {what}", now.since(Instant::START).as_secs_f64());
+        }
+    }
+
+    /// Writes what was recorded.
+    pub fn write_capture(&self, path: &Path) -> io::Result<()> {
+        let tape = std::mem::take(&mut *self.tape());
+        let mut all = tape.done;
+        all.extend(tape.open.into_iter().map(|(id, r)| (id, r.finish())));
+        let exchange = Exchange { connections: all.into_values().collect() };
+        let base = self.begin.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Writer::new().at(base.as_nanos() as u64).write(&exchange, BufWriter::new(File::create(path)?))
+    }
+}
+
+impl Observer for Log {
+    fn opened(&self, now: Instant, connection: ConnectionId, host: SocketAddr, controller: SocketAddr) {
+        let mut tape = self.tape();
+        tape.hosts.insert(connection, host);
+        if self.record {
+            tape.open.insert(connection, Recorder::new(host, controller, now.0));
+        }
+    }
+
+    fn bytes(&self, now: Instant, connection: ConnectionId, from: Side, bytes: &[u8]) {
+        let mut tape = self.tape();
+        if tape.bytes + bytes.len() > CAPTURE_MAX {
+            if !std::mem::replace(&mut tape.full, true) {
+                self.say(now, "the capture is full: what comes now is not in it");
+            }
+            return;
+        }
+        tape.bytes += bytes.len();
+        let dir = match from {
+            Side::Host => Direction::HostToController,
+            Side::Controller => Direction::ControllerToHost,
+        };
+        if let Some(r) = tape.open.get_mut(&connection) {
+            r.push(dir, now.0, Bytes::copy_from_slice(bytes));
+        }
+    }
+
+    fn connection(&self, now: Instant, connection: ConnectionId, event: Event) {
+        let host = self.tape().hosts.get(&connection).map(SocketAddr::to_string).unwrap_or_default();
+        match event {
+            Event::Fatal { fes, fei } => self.say(now, &format!("{host}: fatal transport error, C2HTermReq FES {fes} FEI {fei}")),
+            Event::Close(reason) => self.say(now, &format!("{host}: closing: {}", close_reason(reason))),
+        }
+    }
+
+    fn closed(&self, now: Instant, connection: ConnectionId) {
+        let mut tape = self.tape();
+        tape.hosts.remove(&connection);
+        if let Some(mut r) = tape.open.remove(&connection) {
+            r.close(Direction::ControllerToHost, now.0, false);
+            tape.done.insert(connection, r.finish());
+        }
+    }
+
+    fn hub(&self, now: Instant, event: &HubEvent) {
+        match event {
+            HubEvent::Connected { cntlid, qid: 0, hostnqn, subnqn, .. } => {
+                self.say(now, &format!("controller {:#06x}: {hostnqn} connected to {subnqn}", cntlid.0));
+            }
+            HubEvent::Connected { cntlid, qid, .. } => {
+                self.say(now, &format!("controller {:#06x}: I/O queue {qid} connected", cntlid.0))
+            }
+            HubEvent::Refused { status, result, .. } => {
+                self.say(now, &format!("Connect refused: {} (DW0 {result:#010x})", status.show(true)));
+            }
+            HubEvent::Ended { cntlid, hostnqn, reason, .. } => {
+                self.say(now, &format!("controller {:#06x}: association of {hostnqn} ended: {reason}", cntlid.0));
+            }
+        }
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.record
+    }
+}
