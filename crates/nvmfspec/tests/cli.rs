@@ -1,10 +1,10 @@
 //! The program from outside: usage errors, peers that are no NVMe targets, files that cannot be read or written. Each has to end with
 //! the right status and say clearly why.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 fn nvmfspec(args: &[&str]) -> Output {
@@ -354,6 +354,58 @@ fn an_unwritable_folder_or_file_keeps_nothing_from_the_console() {
         assert!(text.contains(&format!("cannot write {below}")), "{option}\n{text}");
         assert!(counts(&last_line(&output))[0] > 0, "{option}\n{text}");
     }
+}
+
+/// Starts the program and waits for a line of its standard output that begins with this; the rest can be read later.
+fn started(args: &[&str], begin: &str) -> (Child, BufReader<ChildStdout>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nvmfspec"));
+    command.args(args).env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the program starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.starts_with(begin) {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).expect("text"), 0, "{args:?} ended without a line that begins with {begin}");
+    }
+    (child, lines, line)
+}
+
+fn rest(mut lines: BufReader<ChildStdout>) -> String {
+    let mut text = String::new();
+    lines.read_to_string(&mut text).expect("text");
+    text
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_reports_what_was_measured() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let json = dir.path().join("report.json");
+    let (mut child, lines, _) = started(&["conformance", "--json", json.to_str().expect("text")], "pass");
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(killed.success());
+    let text = rest(lines);
+    assert_eq!(child.wait().expect("an end").code(), Some(3));
+    let mut last = text.lines().rev();
+    assert!(counts(last.next().expect("a line"))[0] > 0, "{text}");
+    assert_eq!(last.next(), Some("the run is not whole: interrupted"));
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("JSON");
+    assert_eq!((&report["status"], &report["subsystems"][0]["aborted"]), (&3.into(), &"interrupted".into()));
+}
+
+#[test]
+fn a_target_that_dies_and_stays_dead() {
+    let (mut target, _log, line) = started(&["target", "--listen", "127.0.0.1:0"], "listening on ");
+    let address = line.split_whitespace().nth(2).expect("an address").to_owned();
+    let args = ["conformance", "--target", &address, "--time-scale", "0.02"];
+    let (mut suite, lines, _) = started(&args, "pass");
+    target.kill().expect("killed");
+    target.wait().expect("an end");
+    let text = rest(lines);
+    assert_eq!(suite.wait().expect("an end").code(), Some(3), "{text}");
+    let [passed, failed, _, blocked, _] = counts(text.lines().last().expect("a line"));
+    assert!(failed >= 1 && blocked >= 1, "{passed} {failed} {blocked}\n{text}");
+    assert!(text.contains("KILLED ") && text.contains("did not come back after"), "{text}");
 }
 
 #[test]
