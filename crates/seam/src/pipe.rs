@@ -36,13 +36,15 @@ pub struct TapPipe {
     /// What comes later, in order of time and, for the same time, of arrival.
     late: Vec<(Instant, u64, Piped)>,
     count: u64,
+    /// The tap closed the connection: nothing that comes after it passes.
+    closed: bool,
 }
 
 impl TapPipe {
     /// A pipe around `tap`.
     pub fn new(tap: Box<dyn Tap>) -> Self {
         let way = || Way { framer: Framer::new(LONGEST), lost: false };
-        Self { tap, host: way(), controller: way(), ready: VecDeque::new(), late: Vec::new(), count: 0 }
+        Self { tap, host: way(), controller: way(), ready: VecDeque::new(), late: Vec::new(), count: 0, closed: false }
     }
 
     /// Bytes that `from` sent, in any pieces.
@@ -51,6 +53,9 @@ impl TapPipe {
             Side::Host => &mut self.host,
             Side::Controller => &mut self.controller,
         };
+        if self.closed {
+            return;
+        }
         way.framer.push(bytes);
         while !way.lost {
             if way.framer.oversize().is_some() {
@@ -63,7 +68,11 @@ impl TapPipe {
                     TapOutput::Pass(b) => (None, Piped::To(other(from), b)),
                     TapOutput::Late(by, b) => (Some(by), Piped::To(other(from), b)),
                     TapOutput::Answer(b) => (None, Piped::To(from, b)),
-                    TapOutput::Close => (None, Piped::Close),
+                    TapOutput::Close => {
+                        self.ready.push_back(Piped::Close);
+                        self.closed = true;
+                        return;
+                    }
                 };
                 match delay {
                     None => self.ready.push_back(piped),

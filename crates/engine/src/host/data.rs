@@ -9,6 +9,14 @@ pub struct Data {
     len: usize,
 }
 
+impl From<Bytes> for Data {
+    fn from(piece: Bytes) -> Self {
+        let mut data = Self::default();
+        data.push(piece);
+        data
+    }
+}
+
 impl Data {
     /// Appends a piece; empty ones leave no trace, so the pieces never outnumber the bytes.
     pub(crate) fn push(&mut self, piece: Bytes) {

@@ -65,6 +65,10 @@ fn encode(header: &mut [u8], data: Bytes, digests: Digests, align: usize) -> Tra
 impl HostConnection {
     /// The next PDU to send. R2Ts are answered in the order in which they came. [TCP-R2T-07]
     pub fn poll_transmit(&mut self, _now: Instant) -> Option<Transmit> {
+        if matches!(self.state, State::Faulty { .. }) {
+            // The H2CTermReq is all that is to come.
+            return None;
+        }
         loop {
             match self.out.pop_front()? {
                 Item::Made(t) => return Some(t),
