@@ -5,11 +5,13 @@
 
 mod conformance;
 mod explain;
+mod host;
 mod list;
 mod output;
 mod place;
 mod scenario;
 mod session;
+mod target;
 mod values;
 
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ Examples:
   nvmfspec conformance --target 10.0.0.5    the safe checks against a real one
   nvmfspec list tcp/icreq                   what is checked, below a prefix
   nvmfspec explain TCP-ICREQ-02             what a requirement asks for, and what checks it
+  nvmfspec target --fault tcp-r2t-nothing   a target that is wrong in one way, for a host to meet
+  nvmfspec host discover --target 10.0.0.5  what a host sees
 
 Exit status: 0 all well; 1 a check failed or killed the peer; 2 usage;
 3 the peer could not be reached or the harness broke; 4 an expected failure passed.
@@ -44,7 +48,13 @@ enum Command {
     List(list::Args),
     /// Print a requirement or a check, with the reasons
     Explain(explain::Args),
-    /// Play one script against a target
+    /// Play a target, right or wrong in a chosen way
+    #[command(alias = "controller")]
+    Target(Box<target::TargetArgs>),
+    /// Play a host: discover, connect, identify, read, write
+    #[command(alias = "initiator")]
+    Host(Box<host::HostArgs>),
+    /// Play the scripts of one file against a target
     Scenario(Box<scenario::Args>),
 }
 
@@ -55,7 +65,9 @@ fn main() -> ExitCode {
         Command::Conformance(args) => conformance::run(*args),
         Command::List(args) => list::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Host(args) => host::run(*args),
         Command::Scenario(args) => scenario::run(*args),
+        Command::Target(args) => target::run(*args),
     };
     // A panic has printed its message already; it is the harness that broke, which has a status of its own.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(ExitStatus::Harness.into())
