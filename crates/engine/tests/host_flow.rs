@@ -139,7 +139,8 @@ fn reads_arrive_in_pieces_between_other_commands() {
     // Whatever the segments were. [TCP-GEN-05]
     for n in [1, 3, 24, 100, stream.len()] {
         let mut p = Peer::ready();
-        (p.read(1024), p.read(1024));
+        p.read(1024);
+        p.read(1024);
         stream.chunks(n).for_each(|c| p.give(c));
         let done = p.completions();
         assert_eq!(done.iter().map(|c| c.cid.0).collect::<Vec<_>>(), [b, a]);

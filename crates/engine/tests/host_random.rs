@@ -87,7 +87,9 @@ proptest! {
         let run = |step: usize| {
             let bytes = pdus.concat();
             let mut p = Peer::ready_with(HostTcpSettings { r2ts: 8, ..HostTcpSettings::default() }, &icresp(0, 0, 1024));
-            (p.read(4096), p.write(4096), p.read(4096));
+            p.read(4096);
+            p.write(4096);
+            p.read(4096);
             bytes.chunks(step).for_each(|c| p.give(c));
             let seen: Vec<String> = p.events().iter().map(|e| match e {
                 HostEvent::Completed(c) => format!("{:?} {:?} {:?}", c.cid, c.status(), c.data.to_bytes()),
