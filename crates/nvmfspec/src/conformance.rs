@@ -80,7 +80,7 @@ pub struct PeerArgs {
     /// The Host NQN to connect with
     #[arg(long, value_name = "NQN", value_parser = nqn)]
     pub hostnqn: Option<String>,
-    /// The Host Identifier to connect with
+    /// The Host Identifier to connect with; by default the UUID in --hostnqn, where it has one
     #[arg(long, value_name = "UUID")]
     pub hostid: Option<Uuid>,
     /// Blocks that checks may overwrite, the last one included; without NSID, of the lowest active namespace

@@ -95,7 +95,7 @@ fn options(plan: &Plan, peer: &PeerArgs, place: &Place) -> Options {
         None if place.embedded => Writes::Anywhere,
         None => Writes::Forbidden,
     };
-    let hostid = peer.hostid.unwrap_or(HOSTID);
+    let hostid = peer.hostid.or_else(|| uuid_of(peer.hostnqn.as_deref()?)).unwrap_or(HOSTID);
     Options {
         target: place.target.clone(),
         candidates: place.candidates.clone(),
@@ -114,6 +114,11 @@ fn options(plan: &Plan, peer: &PeerArgs, place: &Place) -> Options {
         world: if peer.world == WorldArg::Sim { "sim" } else { "real" }.into(),
         reproduce: format!("nvmfspec {} {}", plan.command, peer.again()).trim_end().to_owned(),
     }
+}
+
+/// The UUID in a Host NQN that is made from one: host and identifier then agree, as targets expect. [Base 2.0, 4.5]
+fn uuid_of(nqn: &str) -> Option<Uuid> {
+    nqn.strip_prefix("nqn.2014-08.org.nvmexpress:uuid:")?.parse().ok()
 }
 
 /// Another thread that panics while it holds the lock leaves a session that can still be reported.
@@ -266,4 +271,16 @@ enum Format {
     Json,
     Junit,
     Folder,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_nqn_of_a_uuid_gives_the_host_identifier() {
+        let nqn = "nqn.2014-08.org.nvmexpress:uuid:00112233-4455-6677-8899-aabbccddeeff";
+        assert_eq!(uuid_of(nqn).map(|uuid| uuid.to_string()).as_deref(), nqn.get(32..));
+        assert_eq!(uuid_of("nqn.2014-08.com.example:host"), None);
+    }
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use nvmf_conformance::ExitStatus;
 use nvmf_conformance::suite::Suite;
+use nvmf_conformance::{ExitStatus, select};
 use nvmf_engine::{ControllerSettings, TcpSettings};
 use nvmf_net::target::{Listener, Observer, SubsystemConfig, TapFactory, Target, TargetConfig};
 use nvmf_scenario::ast::{Fault, Script};
@@ -24,7 +24,7 @@ Examples:
   nvmfspec target                                            64 MiB in memory on 127.0.0.1:4420
   nvmfspec target --listen 0.0.0.0:4420 --namespace mem:1GiB,bs=4096 --namespace file:disk.img
   nvmfspec target --discovery 0.0.0.0:8009 --listen 0.0.0.0:4420
-  nvmfspec target --fault r2t-zero-length --pcap out.pcapng  a target that is wrong in one way
+  nvmfspec target --fault tcp-r2t-nothing --pcap out.pcapng  a target that is wrong in one way
 
 It serves until SIGINT and then ends with status 0.";
 
@@ -99,7 +99,7 @@ fn serve(args: &TargetArgs) -> Result<(), (ExitStatus, String)> {
         let at: Vec<String> = target.addresses().iter().map(SocketAddr::to_string).collect();
         let wrong: Vec<&str> = faults.iter().map(|f| f.id.as_str()).collect();
         let wrong = if wrong.is_empty() { String::new() } else { format!(" faults {}", wrong.join(" ")) };
-        println!("listening on {} as {}{wrong}", at.join(" "), args.nqn);
+        output::print(&format!("listening on {} as {}{wrong}\n", at.join(" "), args.nqn));
         target.run(interrupted()).await;
         Ok(())
     })?;
@@ -163,7 +163,8 @@ fn faults(named: &[String]) -> Result<Vec<Fault>, String> {
         }
         let suite = Suite::embedded().map_err(|e| e.to_string())?;
         let Some(fault) = suite.fault(name) else {
-            return Err(format!("--fault {name}: no fault has that id; a file's name ends with .fault"));
+            let guess = select::did_you_mean(name, suite.faults().map(|fault| fault.script.id.as_str()));
+            return Err(format!("--fault {name}: no fault has that id, and a file's name ends with .fault{guess}"));
         };
         out.push(fault.script.clone());
     }

@@ -393,6 +393,39 @@ fn an_interrupted_run_reports_what_was_measured() {
     assert_eq!((&report["status"], &report["subsystems"][0]["aborted"]), (&3.into(), &"interrupted".into()));
 }
 
+/// The ids after `--fault` in a help text.
+fn faults_in(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let after = words.windows(2).filter(|pair| pair[0] == "--fault" && !pair[1].starts_with('<'));
+    after.map(|pair| pair[1].to_owned()).collect()
+}
+
+#[test]
+fn faults_that_examples_name_exist() {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).expect("the README");
+    let helps = [&["--help"][..], &["target", "--help"]].map(|args| stdout(&nvmfspec(args)));
+    for text in helps.into_iter().chain([readme]) {
+        let faults = faults_in(&text);
+        assert!(!faults.is_empty(), "{text}");
+        for fault in faults {
+            let fault = fault.trim_end_matches([',', '`', ')']);
+            assert_eq!(status(&nvmfspec(&["list", "--faults", fault])), 0, "{fault}");
+        }
+    }
+    assert!(one_line(&["target", "--fault", "tcp-r2t-nothin"], 2).contains("did you mean `tcp-r2t-nothing`"));
+}
+
+#[test]
+fn a_target_whose_reader_is_gone_serves_on() {
+    let (mut target, log, line) = started(&["target", "--listen", "127.0.0.1:0"], "listening on ");
+    drop(log);
+    let address = line.split_whitespace().nth(2).expect("an address").to_owned();
+    let output = nvmfspec(&["conformance", "--target", &address, "--filter", "fabrics/connect/admin"]);
+    target.kill().expect("killed");
+    target.wait().expect("an end");
+    assert_eq!(status(&output), 0, "{}", stdout(&output));
+}
+
 #[test]
 fn a_target_that_dies_and_stays_dead() {
     let (mut target, _log, line) = started(&["target", "--listen", "127.0.0.1:0"], "listening on ");

@@ -11,11 +11,14 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use nvmf_capture::pcapng::Writer;
 use nvmf_capture::{Connection, Direction, Exchange, Recorder};
+use nvmf_conformance::report::printable;
 use nvmf_engine::controller::HubEvent;
 use nvmf_engine::message::ConnectionId;
 use nvmf_engine::tcp::Event;
 use nvmf_net::target::{Observer, close_reason};
 use nvmf_seam::{Instant, Side};
+
+use crate::output;
 
 /// Most bytes recorded for a capture; what comes later is left out.
 const CAPTURE_MAX: usize = 1 << 30;
@@ -49,7 +52,8 @@ impl Log {
 
     fn say(&self, now: Instant, what: &str) {
         if self.print {
-            println!("{:>10.3} s  {what}", now.since(Instant::START).as_secs_f64());
+            // Names come from the peer.
+            output::print(&format!("{:>10.3} s  {}\n", now.since(Instant::START).as_secs_f64(), printable(what)));
         }
     }
 
