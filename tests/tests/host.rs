@@ -1,17 +1,22 @@
 //! The reference host against the reference controller in the simulated world, and over loopback sockets.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nvmf_capture::rules::Judge;
+use nvmf_capture::{Direction, Exchange, Recorder};
 use nvmf_engine::controller::{Hub, HubEvent, NewNamespace, Port};
 use nvmf_engine::host::{HostError, HostSettings, Payload, SubmitError, command};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{ControllerSettings, TcpSettings};
 use nvmf_fabric::{Sim, SimOptions, SimTarget};
-use nvmf_net::{ClientError, HostClient, Notice};
+use nvmf_net::target::{Listener, SubsystemConfig};
+use nvmf_net::{ClientError, EmbeddedTarget, HostClient, Notice, RealNetwork, TargetConfig};
 use nvmf_seam::store::Geometry;
-use nvmf_seam::{Network, Side, Tap, TapOutput};
+use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError, Side, Tap, TapOutput};
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::tcp::Digests;
 use nvmf_wire::{Cntlid, Nsid, Qid, Sqe, Status};
@@ -54,6 +59,69 @@ fn up<N: Network>(network: N, settings: HostSettings) -> HostClient<N> {
     }
 }
 
+/// A network that writes down what passes.
+struct Recorded<N> {
+    inner: N,
+    links: BTreeMap<LinkId, Recorder>,
+}
+
+impl<N: Network> Recorded<N> {
+    fn new(inner: N) -> Self {
+        Self { inner, links: BTreeMap::new() }
+    }
+
+    fn push(&mut self, link: LinkId, dir: Direction, bytes: &[u8]) {
+        let now = self.inner.now().0;
+        if let Some(r) = self.links.get_mut(&link) {
+            r.push(dir, now, bytes.to_vec());
+        }
+    }
+
+    /// What a bystander finds wrong with either side.
+    fn findings(self) -> Vec<String> {
+        let exchange = Exchange { connections: self.links.into_values().map(Recorder::finish).collect() };
+        assert!(!exchange.connections.is_empty());
+        Judge::exchange(&exchange).iter().map(ToString::to_string).collect()
+    }
+}
+
+impl<N: Network> Network for Recorded<N> {
+    fn now(&self) -> Instant {
+        self.inner.now()
+    }
+
+    fn open(&mut self, to: SocketAddr, patience: Duration) -> Result<LinkId, OpenError> {
+        let link = self.inner.open(to, patience)?;
+        self.links.insert(link, Recorder::new("192.0.2.9:40000".parse().unwrap(), to, self.inner.now().0));
+        Ok(link)
+    }
+
+    fn send(&mut self, link: LinkId, bytes: &[u8]) -> Result<(), SendError> {
+        self.push(link, Direction::HostToController, bytes);
+        self.inner.send(link, bytes)
+    }
+
+    fn receive(&mut self, link: LinkId, until: Instant) -> Received {
+        let got = self.inner.receive(link, until);
+        if let Received::Bytes(b) = &got {
+            self.push(link, Direction::ControllerToHost, b);
+        }
+        got
+    }
+
+    fn shutdown(&mut self, link: LinkId) {
+        self.inner.shutdown(link);
+    }
+
+    fn close(&mut self, link: LinkId, reset: bool) {
+        self.inner.close(link, reset);
+    }
+
+    fn sleep(&mut self, until: Instant) {
+        self.inner.sleep(until);
+    }
+}
+
 fn pattern(seed: u64, len: usize) -> Bytes {
     (0..len).map(|i| (seed as usize + i / 4 * 7 + i) as u8).collect()
 }
@@ -86,15 +154,47 @@ fn what_was_written_is_read_whatever_the_two_ends_agree_on() {
         host.flow_control_off = off;
         host.insist_on_digests = true;
         host.io_queues = 2;
-        let mut client = up(world(n as u64, tcp, controller), host);
+        let mut client = up(Recorded::new(world(n as u64, tcp, controller)), host);
         assert_eq!(client.facts().flow_control_off.len(), if off { 3 } else { 0 });
         assert_eq!(client.controller().in_capsule_bytes(), u64::from(capsule));
         for (i, blocks) in [1, 8, 16, 32, 33, 128, 2048].into_iter().enumerate() {
             write_and_read(&mut client, Qid(1 + i as u16 % 2), i as u64, blocks);
         }
         assert!(client.notice().is_none(), "case {n}");
-        client.disconnect().unwrap();
+        assert_eq!(client.disconnect().unwrap().findings(), [""; 0], "case {n}");
     }
+}
+
+#[test]
+fn the_same_over_loopback_sockets() {
+    let store = Arc::new(MemoryStore::new(Geometry { blocks: 4096, block_size: 512 }));
+    let target = EmbeddedTarget::start(TargetConfig {
+        listeners: vec![Listener::new("127.0.0.1:0".parse().unwrap())],
+        subsystems: vec![SubsystemConfig {
+            nqn: SUBNQN.into(),
+            hosts: None,
+            namespaces: vec![(1, NewNamespace { store, blocking: false, uuid: None })],
+        }],
+        controller: ControllerSettings::default(),
+        tcp: TcpSettings { maxh2cdata: 4096, max_c2hdata: 4096, ..TcpSettings::default() },
+        tap: None,
+        observer: None,
+    })
+    .unwrap();
+    let mut host = settings();
+    host.io_queues = 3;
+    host.tcp.digests = Digests { header: true, data: true };
+    host.insist_on_digests = true;
+    let network = Recorded::new(RealNetwork::default());
+    let mut client = HostClient::connect(network, target.address(), host).map_err(|e| e.to_string()).unwrap();
+    for (n, blocks) in [1, 16, 100, 2048].into_iter().enumerate() {
+        write_and_read(&mut client, Qid(1 + n as u16 % 3), n as u64, blocks);
+    }
+    let mut right = 0;
+    let reads = (0..300u64).map(|n| (command::read(Nsid(1), n % 8, 256), Payload::In(131_072)));
+    client.run(reads, |_, c| right += u32::from(c.status().is_success() && c.data.len() == 131_072)).unwrap();
+    assert_eq!(right, 300);
+    assert_eq!(client.disconnect().unwrap().findings(), [""; 0]);
 }
 
 #[test]
@@ -163,20 +263,20 @@ fn discovery() {
         let mut host = settings();
         host.subnqn = DISCOVERY_NQN.into();
         host.kato_ms = kato_ms;
-        let mut client = up(plain(1), host);
+        let mut client = up(Recorded::new(plain(1)), host);
         let log = client.discovery_log().unwrap();
         let names: Vec<String> = log.entries.iter().map(|e| e.subnqn().as_str().to_owned()).collect();
         assert_eq!(log.header.numrec() as usize, names.len());
         assert!(names.iter().any(|n| n == SUBNQN), "{names:?}");
         // A change is told on a persistent connection, once the log was read. [DISC-CTRL-18]
-        client.network().with_hub(|h| h.add_subsystem("nqn.2014-08.org.example:second", None).unwrap());
+        client.network().inner.with_hub(|h| h.add_subsystem("nqn.2014-08.org.example:second", None).unwrap());
         let until = client.network().now() + Duration::from_secs(1);
         client.idle(until).unwrap();
         let told = std::iter::from_fn(|| client.notice()).any(|n| matches!(n, Notice::Event(e) if e.log_page() == 0x70));
         assert_eq!(told, kato_ms > 0);
         let again = client.discovery_log().unwrap();
         assert!(again.entries.len() > log.entries.len() && again.header.genctr() > log.header.genctr());
-        client.disconnect().unwrap();
+        assert_eq!(client.disconnect().unwrap().findings(), [""; 0]);
     }
 }
 
