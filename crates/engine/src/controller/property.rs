@@ -84,6 +84,10 @@ impl Hub {
             return;
         }
         c.cc = known(value);
+        if old.en() {
+            // These select what EN switched on; to change them now has no defined effect, and has none here. [Base 2.0, 3.1.3.5]
+            c.cc.set().css(old.css()).mps(old.mps()).ams(old.ams());
+        }
         if value.en() && !old.en() {
             // Nothing has to be waited for. [FAB-INIT-08, RESET-02]
             c.csts.set().rdy(true);
@@ -131,16 +135,14 @@ impl Hub {
 
 /// True where CC can take the value. A value that is refused changes nothing. [FAB-CMD-13]
 fn settable(c: &Controller, value: &Cc) -> bool {
-    let old = c.cc;
     if value.shn() == 3 {
         return false;
     }
     if !value.en() {
         return true;
     }
-    if old.en() {
-        // These select what EN switches on, so they stay as they are. [Base 2.0, 3.1.3.5]
-        return value.css() == old.css() && value.mps() == old.mps() && value.ams() == old.ams();
+    if c.cc.en() {
+        return true;
     }
     if c.kind == Kind::Discovery {
         // [FAB-PROP-23; queue entry sizes are reserved: FAB-PROP-29]
