@@ -278,3 +278,23 @@ fn what_is_no_report_is_refused() {
         assert!(Expectations::parse("r.json", &whole[..at]).is_err(), "cut at {at}");
     }
 }
+
+#[test]
+fn the_files_of_real_stacks_name_checks_that_exist_and_say_whose_they_are() {
+    let suite = nvmf_conformance::suite::Suite::embedded().expect("the embedded suite");
+    let ids: Vec<String> = suite.items().iter().map(nvmf_conformance::suite::Item::id).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("expect");
+    let mut read = 0;
+    for entry in std::fs::read_dir(&dir).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|x| x != "toml") {
+            continue;
+        }
+        let expectations = Expectations::load(&path).unwrap_or_else(|e| panic!("{e}"));
+        expectations.check_ids(&ids).unwrap_or_else(|e| panic!("{e}"));
+        assert!(expectations.stack.is_some() && expectations.version.is_some(), "{}: no stack or version", path.display());
+        read += 1;
+    }
+    assert!(read > 0, "no expectation file in {}", dir.display());
+}
