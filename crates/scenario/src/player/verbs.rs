@@ -74,7 +74,9 @@ impl Player<'_> {
         let c = &mut self.conns[i];
         c.seen(p);
         c.icresp = Some(resp);
-        c.digests = Digests { header: resp.hdgst(), data: resp.ddgst() };
+        // in use are those that both ends enabled; one enabled unasked is judged elsewhere [TCP-DGST-03, TCP-DGST-11, TCP-DGST-18]
+        let asked = |name: &str| own.iter().any(|s| s.name == name && s.value.int().is_ok_and(|n| n != 0));
+        c.digests = Digests { header: resp.hdgst() && asked("hdgst"), data: resp.ddgst() && asked("ddgst") };
         c.align = (usize::from(resp.cpda()) + 1) * 4;
         let record = Val::Record { layout: Some(IcResp::LAYOUT), bytes: resp.as_bytes().to_vec(), beside: Vec::new() };
         self.vars.insert("icresp".into(), record);
