@@ -247,9 +247,10 @@ impl ControllerConnection {
         self.requests.pop_front()
     }
 
-    /// False while the connection has too much to send to take more in: the driver stops reading then, and the host's TCP stalls.
+    /// False while the connection takes nothing more in, because it has too much to send or waits for the hub's word on a Connect: the
+    /// driver stops reading then, and the host's TCP stalls.
     pub fn can_receive(&self) -> bool {
-        self.out.len() < Out::LIMIT
+        self.out.len() < Out::LIMIT && self.phase != Phase::Connecting
     }
 
     /// True once the queue exists.
