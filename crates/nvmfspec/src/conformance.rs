@@ -1,7 +1,7 @@
 //! `nvmfspec conformance`: the command line of the suite.
 //!
 //! Everything that can be wrong before the first packet (a filter, a file, an id) is looked at here, so that a run of an hour does
-//! not end with a typing error. [`session`](crate::session) does the rest.
+//! not end with a typing error. [`session`] does the rest.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

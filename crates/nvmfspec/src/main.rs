@@ -1,7 +1,7 @@
 //! The `nvmfspec` program: judges NVMe-oF targets, plays a target or a host, and explains what the specifications ask for.
 //!
 //! Here is the command line only; each command is a module. What a command ends with is
-//! [`ExitStatus`](nvmf_conformance::ExitStatus).
+//! [`ExitStatus`].
 
 mod conformance;
 mod explain;
