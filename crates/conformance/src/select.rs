@@ -1,7 +1,7 @@
 //! Which checks of the suite run: prefixes, exclusions, and what was probably meant where a name is wrong.
 //!
 //! A prefix ends at a slash or at the end of an id: `tcp/icreq` takes `tcp/icreq/first` and not `tcp/icreq-x`. Read
-//! [`matches`] first.
+//! [`matches()`] first.
 
 /// Whether the check with this id is selected by one prefix.
 #[must_use]

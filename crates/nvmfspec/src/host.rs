@@ -91,7 +91,7 @@ enum HostCommand {
 /// Whom to talk to, and how.
 #[derive(Args, Debug)]
 struct PeerArgs {
-    /// The controller: HOST[:PORT]. Without a port 4420, for discovery 8009 and then 4420
+    /// The controller: HOST or HOST:PORT. Without a port 4420, for discovery 8009 and then 4420
     #[arg(long, value_name = "HOST[:PORT]")]
     target: HostPort,
     /// The subsystem
