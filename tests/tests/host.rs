@@ -384,7 +384,7 @@ fn a_broken_header_ends_the_association_and_says_why() {
     });
     let got = client.execute(Qid(1), command::read(Nsid(1), 0, 32), Payload::In(16_384));
     match got {
-        Err(ClientError::Host(HostError::Violation { qid: Qid(1), violation })) => {
+        Err(ClientError::Host(HostError::Violation { qid: Qid(1), violation, .. })) => {
             assert_eq!((violation.requirement.id, violation.answer), ("TCP-C2H-02", nvmf_spec::Answer::TermReq { fes: 2, fei: 0 }));
         }
         other => panic!("{other:?}"),

@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use nvmf_engine::host::{
-    Association, Completion, DiscoveryError, DiscoveryLog, Event, Facts, HostError, HostSettings, LogReader, Payload, SubmitError,
-    command,
+    Association, Completion, DiscoveryError, DiscoveryLog, ESTABLISHMENT, Event, Facts, HostError, HostSettings, LogReader,
+    Payload, SubmitError, command,
 };
 use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError};
 use nvmf_wire::admin::Cns;
@@ -61,13 +61,11 @@ impl ClientError {
         match self {
             Self::Open(_) => true,
             Self::Host(HostError::Open { qid, .. }) => *qid == Qid::ADMIN,
-            Self::Host(HostError::Lost { qid, during, .. }) => *qid == Qid::ADMIN && *during == "connection establishment",
-            Self::Host(HostError::TimedOut { qid, waiting, .. }) => {
-                *qid == Qid::ADMIN && *waiting == nvmf_engine::host::Waiting::IcResp
-            }
-            Self::Host(HostError::Violation { qid, violation }) => {
-                *qid == Qid::ADMIN && violation.requirement.id.starts_with("TCP-C")
-            }
+            Self::Host(
+                HostError::Lost { qid, during, .. }
+                | HostError::TimedOut { qid, during, .. }
+                | HostError::Violation { qid, during, .. },
+            ) => *qid == Qid::ADMIN && *during == ESTABLISHMENT,
             _ => false,
         }
     }

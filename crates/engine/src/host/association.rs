@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use core::ops::Bound;
 use core::time::Duration;
 
 use nvmf_seam::{Instant, Transmit};
@@ -13,7 +14,7 @@ use nvmf_wire::{Cid, Cntlid, Qid, Sqe, Status};
 
 use super::bringup::Step;
 use super::command;
-use super::error::HostError;
+use super::error::{ESTABLISHMENT, HostError};
 use super::settings::HostSettings;
 use crate::tcp::host::{Completion, HostConnection, HostEvent, Negotiated, Payload, SubmitError};
 
@@ -243,16 +244,13 @@ impl Association {
 
     /// The next PDU and the queue on whose connection it goes. The queues take turns.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Qid, Transmit)> {
-        let last = self.last_sent;
-        let order: Vec<Qid> =
-            self.queues.keys().copied().filter(|q| *q > last).chain(self.queues.keys().copied().filter(|q| *q <= last)).collect();
-        for qid in order {
-            if let Some(t) = self.queues.get_mut(&qid).and_then(|q| q.poll_transmit(now)) {
-                self.last_sent = qid;
-                return Some((qid, t));
-            }
+        let behind = (Bound::Excluded(self.last_sent), Bound::Unbounded);
+        let found = self.queues.range_mut(behind).find_map(|(qid, q)| q.poll_transmit(now).map(|t| (*qid, t)));
+        let found = found.or_else(|| self.queues.iter_mut().find_map(|(qid, q)| q.poll_transmit(now).map(|t| (*qid, t))));
+        if let Some((qid, _)) = &found {
+            self.last_sent = *qid;
         }
-        None
+        found
     }
 
     /// What happened, oldest first.
@@ -352,10 +350,14 @@ impl Association {
                 None => break,
             }
         }
-        let busy = self.queues.iter().any(|(qid, q)| q.outstanding() > self.own.keys().filter(|(o, _)| o == qid).count());
-        if matches!(self.phase, Phase::Draining { .. }) && !busy {
+        if matches!(self.phase, Phase::Draining { .. }) && !self.is_busy() {
             self.begin(Step::Notify, now);
         }
+    }
+
+    /// True while a user's command is outstanding.
+    fn is_busy(&self) -> bool {
+        self.queues.iter().any(|(qid, q)| q.outstanding() > self.own.keys().filter(|(own, _)| own == qid).count())
     }
 
     fn take(&mut self, qid: Qid, event: HostEvent, now: Instant) {
@@ -387,7 +389,8 @@ impl Association {
             HostEvent::Violation(violation) => {
                 self.events.push_back(Event::Violation(qid, violation.clone()));
                 if matches!(violation.answer, Answer::TermReq { .. }) {
-                    self.fail(HostError::Violation { qid, violation });
+                    let during = self.doing();
+                    self.fail(HostError::Violation { qid, violation, during });
                 }
             }
             HostEvent::TermReq { fes, fei } => self.fail(HostError::TermReq { qid, fes, fei }),
@@ -410,7 +413,7 @@ impl Association {
         });
         match (step, self.phase) {
             (Some(name), _) => name,
-            (None, Phase::Rising) => "connection establishment",
+            (None, Phase::Rising) => ESTABLISHMENT,
             _ => "operation",
         }
     }

@@ -9,6 +9,9 @@ use nvmf_wire::{Cqe, Qid, Status};
 
 use super::{Negotiated, Waiting};
 
+/// What a host is about before ICReq and ICResp were exchanged: a peer that fails here may not speak NVMe/TCP at all.
+pub const ESTABLISHMENT: &str = "connection establishment";
+
 /// Why an association ended. An error status of a user's command is no such reason.
 #[derive(Clone, Debug)]
 pub enum HostError {
@@ -74,6 +77,8 @@ pub enum HostError {
         qid: Qid,
         /// What it did.
         violation: Violation,
+        /// What the host was about.
+        during: &'static str,
     },
     /// The controller sent a C2HTermReq.
     TermReq {
@@ -120,7 +125,7 @@ impl fmt::Display for HostError {
             Self::TimedOut { qid, waiting: Waiting::Command(c), during } => {
                 write!(f, "queue {}: no answer to command {:#06x} in time during {during}", qid.0, c.0)
             }
-            Self::Violation { qid, violation } => write!(f, "queue {}: {violation}; answered: {}", qid.0, violation.answer),
+            Self::Violation { qid, violation, .. } => write!(f, "queue {}: {violation}; answered: {}", qid.0, violation.answer),
             Self::TermReq { qid, fes, fei } => {
                 write!(
                     f,

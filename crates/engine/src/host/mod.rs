@@ -19,7 +19,7 @@ mod bringup;
 pub use association::{Association, Event, Facts};
 pub use data::Data;
 pub use discovery::{DiscoveryError, DiscoveryLog, LogReader};
-pub use error::HostError;
+pub use error::{ESTABLISHMENT, HostError};
 pub use settings::{DISCOVERY_NQN, HostSettings, HostTcpSettings};
 
 pub use crate::tcp::host::{Completion, Negotiated, Payload, SubmitError, Waiting};
