@@ -22,9 +22,9 @@ pub(crate) fn cqe_of(pdu: &Pdu) -> Cqe {
 }
 
 /// Field and the bytes that it is read from: of the PDU, of the CQE or one of the responses, or of the SQE as `command` has it.
-/// `status` and `length` are no fields of a table: the caller knows them.
+/// `status`, `length` and `flags` are no fields of a table: the caller knows them.
 pub(crate) fn find(pdu: &Pdu, name: &str, command: Option<&'static CommandKind>) -> Option<(Option<&'static Field>, Vec<u8>)> {
-    if matches!(name, "status" | "length") {
+    if matches!(name, "status" | "length" | "flags") {
         return Some((None, Vec::new()));
     }
     let header = pdu.header.to_vec();
@@ -51,6 +51,7 @@ pub(crate) fn seen(pdu: &Pdu, name: &str, command: Option<&'static CommandKind>)
     let (field, buf) = find(pdu, name, command)?;
     let value = match (name, field) {
         ("status", _) => Val::Int(u64::from(cqe_of(pdu).status().code().0)),
+        ("flags", _) => Val::Int(u64::from(pdu.header.get(1).copied().unwrap_or(0))),
         (_, None) => Val::Int(pdu.data.len() as u64),
         (_, Some(f)) => value_in(f, &buf),
     };
