@@ -1,0 +1,89 @@
+//! The simulated world with the reference target in it, as `nvmfspec --world sim` sets it up, and the suite run there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nvmf_conformance::runner::{DISCOVERY_NQN, Options, Runner, Writes};
+use nvmf_conformance::suite::Suite;
+use nvmf_conformance::{Class, Run};
+use nvmf_engine::controller::{Hub, NewNamespace, Port};
+use nvmf_engine::store::MemoryStore;
+use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_fabric::{Sim, SimOptions, SimTarget, TapFactory};
+use nvmf_scenario::ast::Fault;
+use nvmf_scenario::fault::FaultTap;
+use nvmf_scenario::player::Peer;
+use nvmf_seam::{Geometry, Tap};
+
+/// The subsystem under test.
+pub const SUBNQN: &str = "nqn.2014-08.org.example:subsystem";
+const HOSTNQN: &str = "nqn.2014-08.org.example:host";
+const HOSTID: [u8; 16] = *b"nvmfspec-tests-1";
+
+/// Where the target listens.
+pub fn address() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], 4420))
+}
+
+/// A world around the reference target, bent by `fault` where there is one.
+pub fn sim(seed: u64, fault: Option<&Fault>) -> Sim {
+    let mut hub = Hub::new(ControllerSettings::default());
+    hub.add_subsystem(SUBNQN, None).expect("an NQN");
+    for (nsid, block_size, blocks) in [(1, 512, 131_072), (2, 4096, 4096)] {
+        let store = Arc::new(MemoryStore::new(Geometry { block_size, blocks }));
+        hub.add_namespace(SUBNQN, nsid, NewNamespace { store, blocking: false, uuid: None }).expect("a free NSID");
+    }
+    hub.add_port(Port { id: 1, advertise: address(), discovery_only: false }).expect("a free port");
+    let second = Duration::from_secs(1);
+    let tcp = TcpSettings { term_wait: second, connect_patience: second, ..TcpSettings::default() };
+    let tap = fault.cloned().map(|f| Arc::new(move || Box::new(FaultTap::new(&f)) as Box<dyn Tap>) as TapFactory);
+    Sim::new(seed, SimTarget { hub, tcp, listen: vec![(address(), 1)], tap }, SimOptions::default())
+}
+
+/// The target as a player sees it.
+pub fn peer() -> Peer {
+    Peer {
+        addr: address(),
+        discovery: address(),
+        serves_discovery: true,
+        hostnqn: HOSTNQN.into(),
+        hostid: HOSTID,
+        subnqn: SUBNQN.into(),
+        discnqn: DISCOVERY_NQN.into(),
+        facts: BTreeMap::new(),
+        time_scale: 1.0,
+    }
+}
+
+/// Every check, everything allowed.
+pub fn options(seed: u64) -> Options {
+    Options {
+        target: "simulated reference target".into(),
+        candidates: vec![address()],
+        nqn: Some(SUBNQN.into()),
+        all_subsystems: false,
+        as_given: false,
+        hostnqn: HOSTNQN.into(),
+        hostid: HOSTID,
+        filters: Vec::new(),
+        excluded: Vec::new(),
+        writes: Writes::Anywhere,
+        allow: BTreeSet::from([Class::Disruptive, Class::Destructive]),
+        time_scale: 1.0,
+        seed,
+        spec: None,
+        world: "sim".into(),
+        reproduce: "nvmfspec conformance --world sim".into(),
+    }
+}
+
+/// Runs the whole suite in a world of its own; gives the run and the world's trace hash. An error is that nothing could be run.
+pub fn judge(suite: &Suite, seed: u64, fault: Option<&Fault>) -> Result<(Run, u64), String> {
+    let mut world = sim(seed, fault);
+    let options = options(seed);
+    let mut runs = Runner::new(suite, &options, &mut world).run(&mut |_| {}).map_err(|e| e.to_string())?;
+    let run = runs.pop().ok_or("no subsystem")?;
+    Ok((run, world.trace_hash()))
+}

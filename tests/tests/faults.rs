@@ -1,0 +1,172 @@
+//! The suite is tested by faults: each makes the checks fail that it says, and without one every check passes. [design section 8]
+//!
+//! [`NAMED`] has one fault of each family with its check. The snapshot `faults__what_each_fault_makes_fail` shows for each fault of `tests/faults` the checks that fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
+
+use nvmf_conformance::suite::{Suite, SuiteFault};
+use nvmf_conformance::{Run, Verdict};
+use nvmfspec_tests::world;
+
+/// Most checks, cases not counted, that one fault may make fail; more is no fault but an outage.
+const MOST: usize = 10;
+/// The seed of all runs here.
+const SEED: u64 = 7;
+const THREADS: usize = 2;
+
+static SUITE: LazyLock<Suite> = LazyLock::new(|| Suite::embedded().expect("the scripts are right"));
+static OUTCOMES: LazyLock<BTreeMap<&'static str, Outcome>> = LazyLock::new(judge_all);
+
+/// What a fault did to the suite.
+struct Outcome {
+    /// The ids, with cases, that failed: leniently as well, and where a *should* is unmet.
+    failed: BTreeSet<String>,
+    blocked: usize,
+    broken: Vec<String>,
+}
+
+impl Outcome {
+    fn of(fault: &SuiteFault) -> Self {
+        match world::judge(&SUITE, SEED, Some(&fault.script)) {
+            Ok((run, _)) => Self {
+                failed: with(&run, &[Verdict::Fail, Verdict::FailLenient, Verdict::Warn]),
+                blocked: with(&run, &[Verdict::Blocked]).len(),
+                broken: with(&run, &[Verdict::Error]).into_iter().collect(),
+            },
+            Err(why) => Self { failed: BTreeSet::new(), blocked: 0, broken: vec![why] },
+        }
+    }
+
+    fn fails(&self, check: &str) -> bool {
+        self.failed.iter().any(|id| is_below(id, check))
+    }
+
+    /// The checks without their cases.
+    fn checks(&self) -> BTreeSet<&str> {
+        self.failed.iter().map(|id| without_case(id)).collect()
+    }
+}
+
+fn with(run: &Run, verdicts: &[Verdict]) -> BTreeSet<String> {
+    run.results.iter().filter(|r| verdicts.contains(&r.verdict)).map(|r| r.id.clone()).collect()
+}
+
+fn is_below(id: &str, check: &str) -> bool {
+    id.strip_prefix(check).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn without_case(id: &str) -> &str {
+    if SUITE.check(id).is_some() {
+        return id;
+    }
+    id.rsplit_once('/').map_or(id, |(check, _)| check)
+}
+
+/// Each fault against the whole suite, in a world of its own.
+fn judge_all() -> BTreeMap<&'static str, Outcome> {
+    let faults: Vec<&'static SuiteFault> = SUITE.faults().collect();
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = Outcome::of(fault);
+                    done.lock().expect("no panic").insert(fault.script.id.as_str(), outcome);
+                }
+            });
+        }
+    });
+    done.into_inner().expect("no panic")
+}
+
+#[test]
+fn without_a_fault_every_check_passes() {
+    let (run, _) = world::judge(&SUITE, SEED, None).expect("the target is there");
+    let wrong: Vec<String> = run
+        .results
+        .iter()
+        .filter(|r| !matches!(r.verdict, Verdict::Pass | Verdict::Skip) || !r.findings.is_empty())
+        .map(|r| format!("{}: {:?} {} {:?}", r.id, r.verdict, r.message, r.findings))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(run.results.len(), SUITE.items().len());
+    assert!(with(&run, &[Verdict::Pass]).len() >= 600);
+}
+
+#[test]
+fn every_fault_makes_the_checks_fail_that_it_names_and_few_others() {
+    let mut wrong = Vec::new();
+    for fault in SUITE.faults() {
+        let id = &fault.script.id;
+        let outcome = &OUTCOMES[id.as_str()];
+        if fault.script.fails.is_empty() {
+            wrong.push(format!("{id}: names no check that it makes fail"));
+        }
+        for check in fault.script.fails.iter().filter(|c| !outcome.fails(&c.it)) {
+            wrong.push(format!("{id}: {} does not fail", check.it));
+        }
+        let all = outcome.checks();
+        let named = all.iter().filter(|c| fault.script.fails.iter().any(|f| is_below(&f.it, c))).count();
+        if all.len() > MOST && named < all.len() {
+            wrong.push(format!("{id}: {} checks fail, more than {MOST} and {named} of them named: {all:?}", all.len()));
+        }
+        if !outcome.broken.is_empty() {
+            wrong.push(format!("{id}: the harness broke at {:?}", outcome.broken));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// One fault of each family with the check that has to notice it, whatever the scripts say.
+const NAMED: &[(&str, &str)] = &[
+    ("tcp-pfv-ignored", "tcp/icreq/pfv-unsupported/one"),
+    ("tcp-reserved-type-skipped", "tcp/pdu/reserved-type/gap"),
+    ("tcp-term-twice", "tcp/term/last-word/behind"),
+    ("tcp-hdgst-fei-zero", "tcp/digest/header-bad/low-bits"),
+    ("tcp-r2t-too-long", "tcp/r2t/length/one"),
+    ("tcp-h2c-misplaced", "tcp/h2c/several/sixteen"),
+    ("tcp-c2h-gap", "tcp/c2h/contiguous/most"),
+    ("tcp-capsule-damaged", "tcp/capsule/in-capsule-write/most"),
+];
+
+#[test]
+fn a_fault_of_each_family_is_noticed_by_the_check_that_is_for_it() {
+    let missed: Vec<_> = NAMED.iter().filter(|(fault, check)| !OUTCOMES[fault].failed.contains(*check)).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// What each fault breaks is a requirement of the catalogue.
+#[test]
+fn every_fault_breaks_a_known_requirement() {
+    let mut wrong = Vec::new();
+    for fault in SUITE.faults().map(|f| &f.script) {
+        let unknown = fault.breaks.iter().filter(|b| nvmf_spec::requirement(&b.it).is_none());
+        wrong.extend(unknown.map(|b| format!("{}: no requirement {}", fault.id, b.it)));
+        if fault.breaks.is_empty() {
+            wrong.push(format!("{}: breaks nothing", fault.id));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// For a reader: what each fault makes fail.
+#[test]
+fn what_each_fault_makes_fail() {
+    let mut table = String::new();
+    for fault in SUITE.faults() {
+        let _ = writeln!(table, "{}: {}", fault.script.id, fault.script.says);
+        let outcome = &OUTCOMES[fault.script.id.as_str()];
+        for id in &outcome.failed {
+            let named = fault.script.fails.iter().any(|c| is_below(id, &c.it));
+            let _ = writeln!(table, "  {} {id}", if named { '*' } else { ' ' });
+        }
+        if outcome.blocked > 0 {
+            let _ = writeln!(table, "    and {} blocked by these", outcome.blocked);
+        }
+    }
+    insta::assert_snapshot!(table);
+}
