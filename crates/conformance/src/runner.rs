@@ -147,6 +147,19 @@ impl<'a> Runner<'a> {
         let mut runs = Vec::new();
         for s in subsystems {
             let here = Peer { addr: s.addr, subnqn: s.nqn, ..peer.clone() };
+            if here.addr != addr {
+                let hint = |why| {
+                    format!(
+                        "{why} (the discovery log of {addr} names it for {}; --connect-as-given stays at the target)",
+                        here.subnqn
+                    )
+                };
+                probe::greet(&mut *self.net, &here).map_err(|e| match e {
+                    RunError::Unreachable(why) => RunError::Unreachable(hint(why)),
+                    RunError::NotNvme(why) => RunError::NotNvme(hint(why)),
+                    other => other,
+                })?;
+            }
             runs.push(self.run_on(here, &chosen, tell)?);
         }
         Ok(runs)
