@@ -234,6 +234,16 @@ fn a_wrong_start_of_a_header_waits_shortly_for_the_rest() {
 }
 
 #[test]
+fn a_controller_that_closes_in_the_middle_of_its_fault_is_still_blamed_for_it() {
+    let mut p = Peer::starting(HostTcpSettings::default());
+    p.give(b"HTTP/1.1 400 Bad Request");
+    p.host.handle_closed();
+    let events = p.events();
+    let [HostEvent::Violation(v), HostEvent::Close { .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((v.requirement.id, v.answer), ("TCP-CH-02", Answer::TermReq { fes: 1, fei: 0 }));
+}
+
+#[test]
 fn outstanding_commands_end_with_the_connection() {
     let (mut p, cid) = reading();
     p.give(&pdu(8, 0, 24, 0, 24, &[]));

@@ -186,7 +186,7 @@ impl Association {
     /// The controller closed the TCP connection of a queue.
     pub fn handle_closed(&mut self, qid: Qid, reset: bool, now: Instant) {
         let Some(q) = self.queues.get(&qid) else { return };
-        if !q.is_terminated() {
+        if !q.is_doomed() {
             // The end of any connection ends the association, since single queues are not deleted. [FAB-DISC-20]
             let during = self.doing();
             self.fail(HostError::Lost { qid, reset, during });

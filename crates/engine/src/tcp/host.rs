@@ -150,6 +150,13 @@ struct Fault {
     seen: String,
 }
 
+impl Fault {
+    fn violation(&self) -> Violation {
+        let answer = Answer::TermReq { fes: self.fes.0, fei: self.fei };
+        Violation::new(self.requirement, Side::Controller, self.seen.clone()).answered(answer)
+    }
+}
+
 /// A command between submission and completion.
 #[derive(Debug)]
 struct Pending {
@@ -295,7 +302,16 @@ impl HostConnection {
 
     /// The TCP connection ended by the controller's doing (or failed). Commands not completed end locally. [FAB-DISC-20]
     pub fn handle_closed(&mut self) {
+        if let State::Faulty { fault, .. } = &self.state {
+            // Too late for an H2CTermReq, not for the reason.
+            self.events.push_back(HostEvent::Violation(fault.violation()));
+        }
         self.close(false);
+    }
+
+    /// True once the controller broke the transport's rules: it is to close, and its doing so is no news.
+    pub fn is_doomed(&self) -> bool {
+        matches!(self.state, State::Terminated { .. } | State::Faulty { .. })
     }
 
     /// True after an H2CTermReq: the controller is to close now.
@@ -353,8 +369,7 @@ impl HostConnection {
     fn terminate(&mut self, fault: Fault, now: Instant) {
         let (fes, fei) = (fault.fes, fault.fei);
         let request = send::term_req(fes, fei, self.faulty_header());
-        let violation =
-            Violation::new(fault.requirement, Side::Controller, fault.seen).answered(Answer::TermReq { fes: fes.0, fei });
+        let violation = fault.violation();
         self.events.push_back(HostEvent::Violation(violation));
         self.end();
         self.state = State::Terminated { until: now + self.settings.term_wait };
