@@ -203,7 +203,7 @@ fn abort_tells_what_became_of_the_command() {
     let (cqe, _) = rig.command(admin, abort(1, 44), none());
     assert_eq!(cqe.dw0(), 0);
     assert_eq!(rig.end_of(io, Cid(44)).0.status(), Status::COMMAND_ABORT_REQUESTED);
-    let header = h2c_header(|h| drop(h.set().cccid(Cid(44)).ttag(r2t.ttag()).datal(512).last(true)));
+    let header = h2c_header(|h| put(h.set().cccid(Cid(44)).ttag(r2t.ttag()).datal(512).last(true)));
     let bytes = frame(&header, pattern(512), Digests::default(), 4);
     rig.send(io, &bytes);
     let (cqe, data) = rig.command(io, rw(IoOpcode::READ, 1, 0, 1, SglDescriptor::transport(512)), none());

@@ -33,7 +33,13 @@ enum Act {
     Capsule(Vec<u8>, usize),
     /// An almost right command: opcode, CID, NSID, descriptor type and length, CDW10 to 12.
     Command(u8, u8, u32, u8, u32, [u32; 3]),
-    H2c { cid: u16, ttag: u16, at: u32, len: u16, last: bool },
+    H2c {
+        cid: u16,
+        ttag: u16,
+        at: u32,
+        len: u16,
+        last: bool,
+    },
     Time(u32),
 }
 
@@ -60,8 +66,13 @@ fn act() -> impl Strategy<Value = Act> {
             any::<[u32; 3]>(),
         )
             .prop_map(|(o, c, n, t, l, d)| Act::Command(o, c, n, t, l, d.map(|x| x & 0x00ff_00ff))),
-        (0u16..64, 0u16..8, 0u32..5, 0u16..5, any::<bool>())
-            .prop_map(|(cid, ttag, at, len, last)| Act::H2c { cid, ttag, at: at * 4096, len: len * 2048, last }),
+        (0u16..64, 0u16..8, 0u32..5, 0u16..5, any::<bool>()).prop_map(|(cid, ttag, at, len, last)| Act::H2c {
+            cid,
+            ttag,
+            at: at * 4096,
+            len: len * 2048,
+            last
+        }),
         (0u32..200_000).prop_map(Act::Time),
     ]
 }
@@ -103,7 +114,7 @@ fn bytes_of(act: &Act) -> Vec<u8> {
             capsule(Sqe::from_bytes(b), if *kind == 1 { (*len as usize).min(8192) } else { 0 })
         }
         Act::H2c { cid, ttag, at, len, last } => {
-            let header = h2c_header(|h| drop(h.set().cccid(Cid(*cid)).ttag(*ttag).datao(*at).datal(u32::from(*len)).last(*last)));
+            let header = h2c_header(|h| put(h.set().cccid(Cid(*cid)).ttag(*ttag).datao(*at).datal(u32::from(*len)).last(*last)));
             frame(&header, Bytes::from(vec![0x5a; usize::from(*len)]), Digests::default(), 4)
         }
         Act::Time(_) => Vec::new(),

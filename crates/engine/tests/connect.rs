@@ -44,19 +44,19 @@ fn text(len: usize) -> Text<256> {
 #[test]
 fn each_fault_of_connect_is_named() {
     let bad = Status::CONNECT_INVALID_PARAMETERS;
-    assert_eq!(refused(|c| drop(c.set().recfmt(1)), |_| {}), (Status::INCOMPATIBLE_FORMAT, 0));
-    assert_eq!(refused(|c| drop(c.set().sqsize(ZeroBased16(0))), |_| {}), (bad, 44));
-    assert_eq!(refused(|c| drop(c.set().sqsize(ZeroBased16(128))), |_| {}), (bad, 44));
-    assert_eq!(refused(|c| drop(c.set().kato(0)), |_| {}), (Status::KEEP_ALIVE_TIMEOUT_INVALID, 0));
-    assert_eq!(refused(|c| drop(c.set().qid(Qid(1))), |_| {}), (bad, IPO_DATA | 16), "no such association");
-    assert_eq!(refused(|_| {}, |d| drop(d.set().hostid([0; 16]))), (bad, IPO_DATA));
-    assert_eq!(refused(|_| {}, |d| drop(d.set().cntlid(Cntlid(1)))), (bad, IPO_DATA | 16));
-    assert_eq!(refused(|_| {}, |d| drop(d.set().cntlid(Cntlid(0xfffe)))), (bad, IPO_DATA | 16));
-    assert_eq!(refused(|_| {}, |d| drop(d.set().subnqn(Text::new("nqn.2014-08.org.example:Subsystem")))), (bad, IPO_DATA | 256));
-    assert_eq!(refused(|_| {}, |d| drop(d.set().subnqn(Text([0; 256])))), (bad, IPO_DATA | 256));
-    assert_eq!(refused(|_| {}, |d| drop(d.set().hostnqn(Text([0; 256])))), (bad, IPO_DATA | 512));
-    assert_eq!(refused(|_| {}, |d| drop(d.set().hostnqn(text(256)))), (bad, IPO_DATA | 512), "no NUL");
-    assert_eq!(refused(|_| {}, |d| drop(d.set().hostnqn(text(224)))), (bad, IPO_DATA | 512));
+    assert_eq!(refused(|c| put(c.set().recfmt(1)), |_| {}), (Status::INCOMPATIBLE_FORMAT, 0));
+    assert_eq!(refused(|c| put(c.set().sqsize(ZeroBased16(0))), |_| {}), (bad, 44));
+    assert_eq!(refused(|c| put(c.set().sqsize(ZeroBased16(128))), |_| {}), (bad, 44));
+    assert_eq!(refused(|c| put(c.set().kato(0)), |_| {}), (Status::KEEP_ALIVE_TIMEOUT_INVALID, 0));
+    assert_eq!(refused(|c| put(c.set().qid(Qid(1))), |_| {}), (bad, IPO_DATA | 16), "no such association");
+    assert_eq!(refused(|_| {}, |d| put(d.set().hostid([0; 16]))), (bad, IPO_DATA));
+    assert_eq!(refused(|_| {}, |d| put(d.set().cntlid(Cntlid(1)))), (bad, IPO_DATA | 16));
+    assert_eq!(refused(|_| {}, |d| put(d.set().cntlid(Cntlid(0xfffe)))), (bad, IPO_DATA | 16));
+    assert_eq!(refused(|_| {}, |d| put(d.set().subnqn(Text::new("nqn.2014-08.org.example:Subsystem")))), (bad, IPO_DATA | 256));
+    assert_eq!(refused(|_| {}, |d| put(d.set().subnqn(Text([0; 256])))), (bad, IPO_DATA | 256));
+    assert_eq!(refused(|_| {}, |d| put(d.set().hostnqn(Text([0; 256])))), (bad, IPO_DATA | 512));
+    assert_eq!(refused(|_| {}, |d| put(d.set().hostnqn(text(256)))), (bad, IPO_DATA | 512), "no NUL");
+    assert_eq!(refused(|_| {}, |d| put(d.set().hostnqn(text(224)))), (bad, IPO_DATA | 512));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn the_longest_name_and_queue_are_taken() {
     let mut rig = Rig::default();
     let c = rig.open();
     rig.init(c, |_| {});
-    let (sqe, data) = connect_with(|_| {}, |d| drop(d.set().hostnqn(text(223))), 0, 127, 60_000, Cntlid::DYNAMIC);
+    let (sqe, data) = connect_with(|_| {}, |d| put(d.set().hostnqn(text(223))), 0, 127, 60_000, Cntlid::DYNAMIC);
     let (cqe, _) = rig.command(c, sqe, data);
     assert_eq!((cqe.status(), cqe.dw0(), cqe.dw1(), cqe.sqhd()), (Status::SUCCESS, 1, 0, 1));
 }
@@ -86,12 +86,12 @@ fn io_connect_must_fit_its_association() {
     let like: &dyn Fn(&mut ConnectData) = &|_| {};
     assert_eq!(attempt(&mut rig, same, like, 1, 31), (bad, 42), "not enabled yet");
     rig.command(admin, property_set(Property::CC, u64::from(enable())), Bytes::new());
-    assert_eq!(attempt(&mut rig, same, &|d| drop(d.set().hostid([9; 16])), 1, 31), (bad, IPO_DATA));
-    assert_eq!(attempt(&mut rig, same, &|d| drop(d.set().cntlid(Cntlid(99))), 1, 31), (bad, IPO_DATA | 16));
-    assert_eq!(attempt(&mut rig, same, &|d| drop(d.set().cntlid(Cntlid::DYNAMIC)), 1, 31), (bad, IPO_DATA | 16));
+    assert_eq!(attempt(&mut rig, same, &|d| put(d.set().hostid([9; 16])), 1, 31), (bad, IPO_DATA));
+    assert_eq!(attempt(&mut rig, same, &|d| put(d.set().cntlid(Cntlid(99))), 1, 31), (bad, IPO_DATA | 16));
+    assert_eq!(attempt(&mut rig, same, &|d| put(d.set().cntlid(Cntlid::DYNAMIC)), 1, 31), (bad, IPO_DATA | 16));
     let other = "nqn.2014-08.org.example:other";
-    assert_eq!(attempt(&mut rig, same, &|d| drop(d.set().subnqn(Text::new(other))), 1, 31), (bad, IPO_DATA | 256));
-    assert_eq!(attempt(&mut rig, same, &|d| drop(d.set().hostnqn(Text::new(other))), 1, 31), (bad, IPO_DATA | 512));
+    assert_eq!(attempt(&mut rig, same, &|d| put(d.set().subnqn(Text::new(other))), 1, 31), (bad, IPO_DATA | 256));
+    assert_eq!(attempt(&mut rig, same, &|d| put(d.set().hostnqn(Text::new(other))), 1, 31), (bad, IPO_DATA | 512));
     assert_eq!(attempt(&mut rig, same, like, 65, 31), (bad, 42));
     assert_eq!(attempt(&mut rig, same, like, 0xffff, 31), (bad, 42));
     assert_eq!(attempt(&mut rig, same, like, 1, 0), (bad, 44));
@@ -113,7 +113,7 @@ fn hosts_that_are_not_allowed_are_told_so_and_do_not_see_the_subsystem() {
         rig.init(c, |_| {});
         let (sqe, data) = connect_with(
             |_| {},
-            |d| drop(d.set().subnqn(Text::new(private)).hostnqn(Text::new(host))),
+            |d| put(d.set().subnqn(Text::new(private)).hostnqn(Text::new(host))),
             0,
             31,
             1000,
@@ -136,11 +136,12 @@ fn hosts_that_are_not_allowed_are_told_so_and_do_not_see_the_subsystem() {
 
 #[test]
 fn icreq_faults() {
-    let cases: [(fn(&mut IcReq), u16, u32); 4] = [
-        (|r| drop(r.set().pfv(1)), 6, 8),
-        (|r| drop(r.set().hpda(32)), 1, 10),
-        (|r| drop(r.set().hpda(255)), 1, 10),
-        (|r| drop(r.set().pfv(0xffff).hpda(32)), 6, 8),
+    type Change = fn(&mut IcReq);
+    let cases: [(Change, u16, u32); 4] = [
+        (|r| put(r.set().pfv(1)), 6, 8),
+        (|r| put(r.set().hpda(32)), 1, 10),
+        (|r| put(r.set().hpda(255)), 1, 10),
+        (|r| put(r.set().pfv(0xffff).hpda(32)), 6, 8),
     ];
     for (f, fes, fei) in cases {
         let mut rig = Rig::default();
@@ -201,7 +202,7 @@ fn pdus_out_of_turn() {
 fn a_bad_header_digest_is_given_back() {
     let mut rig = Rig::default();
     let c = rig.open();
-    rig.init(c, |r| drop(r.set().hdgst(true)));
+    rig.init(c, |r| put(r.set().hdgst(true)));
     let (sqe, data) = connect(0, 31, 60_000, Cntlid::DYNAMIC);
     let mut bytes = rig.capsule(c, sqe, data);
     bytes[73] ^= 0x10;
@@ -295,7 +296,7 @@ fn connect_data_by_r2t() {
     rig.submit(c, sqe, Bytes::new());
     let r2t = nvmf_wire::tcp::R2t::read(&rig.pdu(c).unwrap().header).unwrap();
     assert_eq!((r2t.r2to(), r2t.r2tl()), (0, 1024));
-    let header = h2c_header(|h| drop(h.set().cccid(Cid(3)).ttag(r2t.ttag()).datal(1024).last(true)));
+    let header = h2c_header(|h| put(h.set().cccid(Cid(3)).ttag(r2t.ttag()).datal(1024).last(true)));
     let bytes = frame(&header, data, Digests::default(), 4);
     rig.send(c, &bytes);
     assert_eq!(rig.end_of(c, Cid(3)).0.status(), Status::SUCCESS);
@@ -363,7 +364,7 @@ fn a_queue_that_is_overrun_ends_the_association() {
         let (admin, id) = rig.enabled();
         let io = rig.open();
         rig.init(io, |_| {});
-        let (sqe, data) = connect_with(|c| drop(c.set().sqfcd(off)), |_| {}, 1, 3, 0, id);
+        let (sqe, data) = connect_with(|c| put(c.set().sqfcd(off)), |_| {}, 1, 3, 0, id);
         rig.command(io, sqe, data);
         // Writes that wait for their data keep their slots; three fit into four.
         for cid in 0..3 {
@@ -386,7 +387,7 @@ fn a_cid_in_use_is_a_conflict_and_the_first_command_goes_on() {
     let r2t = nvmf_wire::tcp::R2t::read(&rig.pdu(io).unwrap().header).unwrap();
     rig.submit(io, Sqe::new().with(|s| s.opc(Opcode(0)).psdt(1).cid(Cid(60))), Bytes::new());
     assert_eq!(rig.end_of(io, Cid(60)).0.status().code(), Status::COMMAND_ID_CONFLICT);
-    let header = h2c_header(|h| drop(h.set().cccid(Cid(60)).ttag(r2t.ttag()).datal(512).last(true)));
+    let header = h2c_header(|h| put(h.set().cccid(Cid(60)).ttag(r2t.ttag()).datal(512).last(true)));
     let bytes = frame(&header, pattern(512), Digests::default(), 4);
     rig.send(io, &bytes);
     assert_eq!(rig.end_of(io, Cid(60)).0.status(), Status::SUCCESS);

@@ -167,9 +167,9 @@ fn each_wrong_h2cdata_has_its_fatal_error() {
         }),
         (1, 10)
     );
-    assert_eq!(fault(|h, _| drop(h.set().cccid(Cid(78)))), (1, 8));
-    assert_eq!(fault(|h, _| drop(h.set().datal(4092))), (1, 4));
-    assert_eq!(fault(|h, _| drop(h.set().datao(2))), (1, 12));
+    assert_eq!(fault(|h, _| put(h.set().cccid(Cid(78)))), (1, 8));
+    assert_eq!(fault(|h, _| put(h.set().datal(4092))), (1, 4));
+    assert_eq!(fault(|h, _| put(h.set().datao(2))), (1, 12));
     assert_eq!(
         fault(|h, d| {
             h.set().datal(4095);
@@ -184,18 +184,18 @@ fn each_wrong_h2cdata_has_its_fatal_error() {
         }),
         (5, 0)
     );
-    assert_eq!(fault(|h, _| drop(h.set().datao(8192))), (4, 0));
-    assert_eq!(fault(|h, _| drop(h.set().datao(4100))), (4, 0));
-    assert_eq!(fault(|h, _| drop(h.set().datao(4096).last(true))), (2, 0));
-    assert_eq!(fault(|h, _| drop(h.set().last(true))), (2, 0), "LAST_PDU before the end");
-    assert_eq!(fault(|h, _| drop(h.set().datal(0x10_0000))), (1, 4), "DATAL far beyond PLEN");
+    assert_eq!(fault(|h, _| put(h.set().datao(8192))), (4, 0));
+    assert_eq!(fault(|h, _| put(h.set().datao(4100))), (4, 0));
+    assert_eq!(fault(|h, _| put(h.set().datao(4096).last(true))), (2, 0));
+    assert_eq!(fault(|h, _| put(h.set().last(true))), (2, 0), "LAST_PDU before the end");
+    assert_eq!(fault(|h, _| put(h.set().datal(0x10_0000))), (1, 4), "DATAL far beyond PLEN");
 }
 
 #[test]
 fn h2cdata_without_an_r2t() {
     let mut rig = Rig::default();
     let (_, io) = rig.io();
-    let header = h2c_header(|h| drop(h.set().cccid(Cid(1)).datal(512).last(true)));
+    let header = h2c_header(|h| put(h.set().cccid(Cid(1)).datal(512).last(true)));
     let bytes = frame(&header, pattern(512), Digests::default(), 4);
     rig.send(io, &bytes);
     assert_eq!(rig.term(io).0, 1);
@@ -207,7 +207,7 @@ fn a_wrong_data_digest_fails_the_command_alone() {
     let mut rig = Rig::new(ControllerSettings::default(), tcp);
     let (_, id) = rig.enabled();
     let io = rig.open();
-    rig.init(io, |r| drop(r.set().ddgst(true)));
+    rig.init(io, |r| put(r.set().ddgst(true)));
     let digests = Digests { header: false, data: true };
     let (sqe, data) = connect(1, 31, 0, id);
     assert_eq!(rig.status(io, sqe, data), Status::SUCCESS);
@@ -222,7 +222,7 @@ fn a_wrong_data_digest_fails_the_command_alone() {
     rig.submit(io, sqe, Bytes::new());
     for i in 0..2u32 {
         let r2t = R2t::read(&rig.pdu(io).unwrap().header).unwrap();
-        let header = h2c_header(|h| drop(h.set().cccid(Cid(41)).ttag(r2t.ttag()).datao(4096 * i).datal(4096).last(true)));
+        let header = h2c_header(|h| put(h.set().cccid(Cid(41)).ttag(r2t.ttag()).datao(4096 * i).datal(4096).last(true)));
         let mut bytes = frame(&header, pattern(4096), digests, 4);
         if i == 0 {
             *bytes.last_mut().unwrap() ^= 1;
@@ -241,7 +241,7 @@ fn success_flag_only_without_sq_flow_control() {
         let (_, id) = rig.enabled();
         let io = rig.open();
         rig.init(io, |_| {});
-        let (sqe, data) = connect_with(|c| drop(c.set().sqfcd(off)), |_| {}, 1, 31, 0, id);
+        let (sqe, data) = connect_with(|c| put(c.set().sqfcd(off)), |_| {}, 1, 31, 0, id);
         let (cqe, _) = rig.command(io, sqe, data);
         assert_eq!(cqe.sqhd(), if off { 0xffff } else { 1 });
         let sqe = rw(IoOpcode::READ, 1, 0, 16, SglDescriptor::transport(8192)).with(|s| s.cid(Cid(50)));

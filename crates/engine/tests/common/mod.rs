@@ -352,7 +352,7 @@ pub fn connect_with(
 }
 
 pub fn discovery(kato: u32) -> (Sqe, Bytes) {
-    connect_with(|_| {}, |d| drop(d.set().subnqn(Text::new(DISCOVERY_NQN))), 0, 31, kato, Cntlid::DYNAMIC)
+    connect_with(|_| {}, |d| put(d.set().subnqn(Text::new(DISCOVERY_NQN))), 0, 31, kato, Cntlid::DYNAMIC)
 }
 
 pub fn property_get(property: Property) -> Sqe {
@@ -398,5 +398,8 @@ pub fn pattern(len: usize) -> Bytes {
 }
 
 pub fn maxr2t(n: u32) -> impl FnOnce(&mut IcReq) {
-    move |r| drop(r.set().maxr2t(ZeroBased32(n)))
+    move |r| put(r.set().maxr2t(ZeroBased32(n)))
 }
+
+/// Ends a chain of setters in a closure that gives nothing.
+pub fn put<T>(_: T) {}
