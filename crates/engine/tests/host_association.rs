@@ -273,6 +273,25 @@ fn a_connection_that_cannot_be_opened() {
 }
 
 #[test]
+fn a_controller_that_does_not_read_is_reset() {
+    let mut r = Rig::new(settings(), |_| None);
+    r.run(Duration::from_millis(1));
+    r.host.handle_stalled(Qid(1), r.now);
+    r.run(Duration::from_millis(1));
+    assert!(matches!(r.failure(), HostError::Stalled { qid: Qid(1) }));
+    // TCP-TERM-24: what cannot be sent is followed by a reset; the other connection ends in order.
+    let closed: Vec<(u16, bool)> = r
+        .events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Close { qid, reset } => Some((qid.0, *reset)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(closed, [(0, false), (1, true)]);
+}
+
+#[test]
 fn keep_alive_at_half_of_kato() {
     let mut s = settings();
     s.kato_ms = 5000;

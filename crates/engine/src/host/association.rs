@@ -199,13 +199,9 @@ impl Association {
 
     /// Nothing could be sent on a queue's connection for longer than the driver has patience: it is reset. [TCP-TERM-24]
     pub fn handle_stalled(&mut self, qid: Qid, now: Instant) {
-        if self.queues.contains_key(&qid) {
-            self.fail(HostError::Stalled { qid });
-            self.pump(now);
-        }
-        if let Some(q) = self.queues.get_mut(&qid) {
-            q.close(true);
-        }
+        let Some(q) = self.queues.get_mut(&qid) else { return };
+        q.close(true);
+        self.fail(HostError::Stalled { qid });
         self.pump(now);
     }
 
