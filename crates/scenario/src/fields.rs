@@ -58,10 +58,14 @@ pub(crate) fn seen(pdu: &Pdu, name: &str, command: Option<&'static CommandKind>)
     Some((field, value))
 }
 
-/// A field's value.
+/// A field's value; text without the NULs behind it, so that it compares with text.
 pub(crate) fn value_in(f: &Field, buf: &[u8]) -> Val {
     match f.get(buf) {
         Value::Int(n) => Val::Int(n),
+        Value::Bytes(mut b) if f.kind == nvmf_wire::Kind::Text => {
+            b.truncate(b.iter().rposition(|x| *x != 0).map_or(0, |n| n + 1));
+            Val::Bytes(b)
+        }
         Value::Bytes(b) => Val::Bytes(b),
     }
 }
