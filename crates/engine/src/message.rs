@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use nvmf_seam::store::{Geometry, Store};
@@ -137,7 +137,7 @@ impl core::fmt::Debug for NamespaceView {
     }
 }
 
-/// I/O counts of one controller, shared by its queues.
+/// Counts of one controller, shared by its queues.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Read commands completed.
@@ -148,6 +148,8 @@ pub struct Counters {
     pub read_bytes: AtomicU64,
     /// Bytes written.
     pub written_bytes: AtomicU64,
+    /// An admin or I/O command came since the hub looked last: for traffic based keep alive.
+    pub traffic: AtomicBool,
 }
 
 impl Counters {

@@ -30,6 +30,8 @@ pub struct ControllerSettings {
     /// True to take KATO 0 in a Connect to an NVM subsystem (the timer is then off), as widespread targets do; false to refuse it
     /// with Keep Alive Timeout Invalid, as the text says. [KA-07]
     pub kato_zero: bool,
+    /// Traffic based keep alive (CTRATT, TBKAS): any admin or I/O command keeps the association alive. [KA-14]
+    pub traffic_keep_alive: bool,
     /// True to grant a host's wish to switch SQ flow control off. [FAB-SQFC-04]
     pub flow_control_off: bool,
     /// Largest NSID (NN): the room for namespaces.
@@ -58,6 +60,7 @@ impl Default for ControllerSettings {
             aborts: 4,
             kas: 1,
             kato_zero: false,
+            traffic_keep_alive: false,
             flow_control_off: true,
             namespaces: 1024,
             controllers: 4096,

@@ -133,6 +133,28 @@ fn keep_alive_expires_only_while_it_is_active() {
 }
 
 #[test]
+fn traffic_keeps_alive_where_the_controller_says_so() {
+    let mut rig =
+        Rig::new(ControllerSettings { traffic_keep_alive: true, ..ControllerSettings::default() }, TcpSettings::default());
+    let (admin, io) = rig.io();
+    let (_, page) = rig.command(admin, identify(1, 0), none());
+    assert!(IdentifyController::read(&page).unwrap().ctratt_tbkas());
+    for _ in 0..5 {
+        rig.pass(Duration::from_secs(110));
+        let read = rw(IoOpcode::READ, 1, 0, 1, SglDescriptor::transport(512));
+        assert_eq!(rig.status(io, read, none()), Status::SUCCESS);
+    }
+    // Fabrics commands do not count.
+    for _ in 0..3 {
+        rig.pass(Duration::from_secs(60));
+        if rig.closed(admin).is_none() {
+            rig.property(admin, Property::CSTS);
+        }
+    }
+    assert_eq!((rig.closed(admin), rig.closed(io)), (Some(CloseReason::Association), Some(CloseReason::Association)));
+}
+
+#[test]
 fn kato_is_rounded_up_and_never_zero() {
     let settings = ControllerSettings { kas: 10, ..ControllerSettings::default() };
     let mut rig = Rig::new(settings, TcpSettings::default());

@@ -181,7 +181,33 @@ fn many_idle_connections_and_a_clean_end() {
     }
 }
 
-/// Drops every CapsuleResp.
+#[test]
+fn a_host_that_does_not_read_is_reset_in_the_end() {
+    let target = EmbeddedTarget::start(config()).unwrap();
+    let (mut host, id) = admin(&target);
+    let mut io = Host::new(&target);
+    io.connect(1, id);
+    // Twenty reads of a mebibyte fill every buffer; then the association ends.
+    for cid in 0..20 {
+        io.submit(rw(IoOpcode::READ, 1 << 20, cid), Bytes::new());
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    host.stream.write_all(&[2, 0, 24, 0, 24, 0, 0, 0]).unwrap();
+    host.stream.write_all(&[0; 16]).unwrap();
+    assert!(host.next().is_none());
+    std::thread::sleep(Duration::from_secs(1));
+    let mut buf = vec![0; 1 << 20];
+    let end = loop {
+        match io.stream.read(&mut buf) {
+            Ok(0) => break None,
+            Ok(_) => {}
+            Err(e) => break Some(e.kind()),
+        }
+    };
+    assert_eq!(end, Some(std::io::ErrorKind::ConnectionReset));
+}
+
+/// Closes in place of every CapsuleResp.
 struct Mute;
 
 impl Tap for Mute {

@@ -74,6 +74,9 @@ pub struct TargetArgs {
     /// Take Connect with KATO 0, which the specification refuses and many hosts send
     #[arg(long)]
     kato_zero: bool,
+    /// Let any command keep the association alive (TBKAS), not Keep Alive alone
+    #[arg(long)]
+    traffic_keep_alive: bool,
     /// Do not print associations and connections
     #[arg(long, short)]
     quiet: bool,
@@ -139,6 +142,7 @@ fn config(args: &TargetArgs, faults: &[Fault], log: Arc<Log>) -> Result<TargetCo
             // The SQE takes four units of 16 bytes.
             ioccsz: 4 + args.in_capsule / 16,
             kato_zero: args.kato_zero,
+            traffic_keep_alive: args.traffic_keep_alive,
             ..ControllerSettings::default()
         },
         tcp: TcpSettings {

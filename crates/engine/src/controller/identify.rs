@@ -124,6 +124,7 @@ fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> Id
             .cntlid(c.cntlid)
             .ver(VERSION)
             .ctratt_hids(true)
+            .ctratt_tbkas(settings.traffic_keep_alive)
             .acl(ZeroBased8::of(u64::from(settings.aborts.max(4))))
             .aerl(ZeroBased8::of(u64::from(settings.async_events.max(4))))
             .lpa_lpeds(true)

@@ -15,6 +15,7 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use nvmf_seam::Instant;
@@ -291,6 +292,14 @@ impl Hub {
     /// Time went on.
     pub fn handle_timeout(&mut self, now: Instant) {
         let due = |at: Option<Instant>| at.is_some_and(|t| t <= now);
+        if self.settings.traffic_keep_alive {
+            // The timer that ran out starts anew where a command came within the interval. [KA-14, ADM-KA-04]
+            for c in self.controllers.values_mut().filter(|c| due(c.keep_alive_due)) {
+                if c.counters.traffic.swap(false, Ordering::Relaxed) {
+                    c.restart_keep_alive(now);
+                }
+            }
+        }
         let late: Vec<(u32, EndReason)> = self
             .controllers
             .iter()

@@ -1,6 +1,7 @@
 //! What a command asks for, whether it may, and its way from capsule to completion.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use nvmf_seam::store::{Store, StoreError, StoreOp};
@@ -190,6 +191,8 @@ impl ControllerConnection {
         if !self.queue.serving {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
+        // Fabrics commands do not count. [KA-14]
+        self.queue.counters.traffic.store(true, Ordering::Relaxed);
         // Fabrics hosts use SGLs with a contiguous metadata buffer, 01b; 11b is reserved. [SQE-06]
         if sqe.psdt() != 1 {
             return Err(Status::INVALID_FIELD_IN_COMMAND.dnr());

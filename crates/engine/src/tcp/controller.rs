@@ -258,6 +258,12 @@ impl ControllerConnection {
         self.phase == Phase::Connected
     }
 
+    /// True once the connection is to end: what is queued is the last. A driver that cannot send it resets the connection after
+    /// [`TcpSettings::term_wait`]. [TCP-TERM-12]
+    pub fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Terminating | Phase::Closing | Phase::Closed)
+    }
+
     /// Bytes and entries held, for tests of the limits.
     pub fn held(&self) -> usize {
         self.buf.len() + self.queue.held + self.queue.pending_bytes() + self.out.len() + self.commands.len() + self.transfers.len()

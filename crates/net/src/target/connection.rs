@@ -8,6 +8,7 @@ use std::time::Duration;
 use nvmf_engine::message::{ConnectionId, ToConnection};
 use nvmf_engine::tcp::{ControllerConnection, Event, StoreDone};
 use nvmf_seam::{Instant, Piped, Side, TapPipe};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -45,6 +46,8 @@ struct Task {
     tap: Option<TapPipe>,
     stores: (UnboundedSender<StoreDone>, UnboundedReceiver<StoreDone>),
     closing: bool,
+    /// When a connection that is to end, and whose host does not read, is reset.
+    reset_due: Option<Instant>,
 }
 
 pub(super) async fn serve(shared: Arc<Shared>, id: ConnectionId, mail: UnboundedReceiver<ToConnection>, stream: TcpStream) {
@@ -60,6 +63,7 @@ pub(super) async fn serve(shared: Arc<Shared>, id: ConnectionId, mail: Unbounded
         tap,
         stores: unbounded_channel(),
         closing: false,
+        reset_due: None,
     });
     let end = task.run().await;
     task.finish(end).await;
@@ -76,10 +80,25 @@ impl Task {
                 Ok(_) => {}
                 Err(_) => return End::Lost,
             }
+            if self.stalled() {
+                // What we had to say cannot be said. [TCP-TERM-12]
+                let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+                return End::Lost;
+            }
             if let Some(end) = self.wait().await {
                 return end;
             }
         }
+    }
+
+    /// True where the connection is to end, and the host took nothing of what is left for too long.
+    fn stalled(&mut self) -> bool {
+        if self.out.is_empty() || !(self.closing || self.engine.is_ending()) {
+            self.reset_due = None;
+            return false;
+        }
+        let now = self.shared.now();
+        *self.reset_due.get_or_insert(now + self.shared.tcp.term_wait) <= now
     }
 
     /// Moves everything that can be moved without waiting. True where there is something to write.
@@ -166,7 +185,8 @@ impl Task {
 
     /// Waits for the next thing to do.
     async fn wait(&mut self) -> Option<End> {
-        let due = [self.engine.poll_timeout(), self.tap.as_ref().and_then(TapPipe::poll_timeout)].into_iter().flatten().min();
+        let tap = self.tap.as_ref().and_then(TapPipe::poll_timeout);
+        let due = [self.engine.poll_timeout(), tap, self.reset_due].into_iter().flatten().min();
         let moment = due.map(|d| self.shared.moment(d));
         let reading = self.engine.can_receive() && !self.out.is_full();
         tokio::select! {
