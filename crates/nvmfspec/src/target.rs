@@ -112,14 +112,17 @@ fn serve(args: &TargetArgs) -> Result<(), (ExitStatus, String)> {
     }
 }
 
-/// Until SIGINT or SIGTERM.
-async fn interrupted() {
+/// Until SIGINT or SIGTERM, which are caught from the call on.
+fn interrupted() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut term) = signal(SignalKind::terminate()) else { return };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = term.recv() => {}
-    }
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut term = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = int.recv() => {}
+            _ = term.recv() => {}
+        }
+    })
 }
 
 fn config(args: &TargetArgs, faults: &[Fault], log: Arc<Log>) -> Result<TargetConfig, String> {
