@@ -102,8 +102,10 @@ fn serve(args: &TargetArgs) -> Result<(), (ExitStatus, String)> {
         let at: Vec<String> = target.addresses().iter().map(SocketAddr::to_string).collect();
         let wrong: Vec<&str> = faults.iter().map(|f| f.id.as_str()).collect();
         let wrong = if wrong.is_empty() { String::new() } else { format!(" faults {}", wrong.join(" ")) };
+        // Before anybody is told that it runs.
+        let stop = interrupted().map_err(|e| harness(e.to_string()))?;
         output::print(&format!("listening on {} as {}{wrong}\n", at.join(" "), args.nqn));
-        target.run(interrupted()).await;
+        target.run(stop).await;
         Ok(())
     })?;
     match &args.pcap {

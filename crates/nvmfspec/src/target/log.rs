@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
