@@ -293,3 +293,45 @@ fn bad_descriptors_and_ranges_are_statuses() {
     // The connection is as before.
     assert_eq!(read(&mut rig, io, 0, 1), vec![0; 512]);
 }
+
+#[test]
+fn a_command_that_ends_after_a_terminate_request_says_nothing() {
+    let mut rig = Rig::default();
+    let (_, io) = rig.io();
+    rig.hold_stores = true;
+    let sqe = rw(IoOpcode::READ, 1, 0, 1, SglDescriptor::transport(512));
+    rig.submit(io, sqe, Bytes::new());
+    rig.send(io, &[0xff, 0, 8, 0, 8, 0, 0, 0]);
+    rig.term(io);
+    rig.hold_stores = false;
+    rig.settle();
+    assert!(rig.pdu(io).is_none());
+}
+
+#[test]
+fn commands_wait_for_room_and_end_in_any_order_of_their_data() {
+    let tcp = TcpSettings { max_held: 8192, ..TcpSettings::default() };
+    let mut rig = Rig::new(ControllerSettings::default(), tcp);
+    let (_, io) = rig.io();
+    for cid in 0..4 {
+        let sqe = rw(IoOpcode::WRITE, 1, u64::from(cid) * 8, 8, SglDescriptor::transport(4096)).with(|s| s.cid(Cid(300 + cid)));
+        rig.submit(io, sqe, Bytes::new());
+    }
+    // Two fit; each that ends lets another in.
+    let r2ts = |rig: &mut Rig| -> Vec<R2t> {
+        let pdus = rig.pdus(io).into_iter().filter(|p| p.ptype() == PduType::R2T);
+        pdus.map(|p| R2t::read(&p.header).unwrap()).collect()
+    };
+    let first = r2ts(&mut rig);
+    assert_eq!(first.iter().map(|r| r.cccid().0).collect::<Vec<_>>(), [300, 301]);
+    let answer = |rig: &mut Rig, r: &R2t| {
+        let header = h2c_header(|h| put(h.set().cccid(r.cccid()).ttag(r.ttag()).datal(4096).last(true)));
+        let bytes = frame(&header, pattern(4096), Digests::default(), 4);
+        rig.send(io, &bytes);
+    };
+    answer(&mut rig, &first[1]);
+    let second = r2ts(&mut rig);
+    assert_eq!(second.iter().map(|r| r.cccid().0).collect::<Vec<_>>(), [302]);
+    answer(&mut rig, &first[0]);
+    assert_eq!(r2ts(&mut rig).iter().map(|r| r.cccid().0).collect::<Vec<_>>(), [303]);
+}

@@ -202,6 +202,11 @@ impl ControllerConnection {
 
     /// A store request is done.
     pub fn handle_store(&mut self, now: Instant, done: StoreDone) {
+        // Nothing follows a terminate request. [TCP-TERM-01, TCP-TERM-02]
+        if self.is_ending() {
+            self.storing.remove(&done.id);
+            return;
+        }
         self.stored(done);
         self.advance(now);
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use nvmf_engine::controller::{Hub, HubEvent, NewNamespace, Port};
 use nvmf_engine::message::ConnectionId;
 use nvmf_engine::store::MemoryStore;
-use nvmf_engine::tcp::{CloseReason, ControllerConnection, Event};
+use nvmf_engine::tcp::{CloseReason, ControllerConnection, Event, StoreRequest};
 use nvmf_engine::{ControllerSettings, TcpSettings};
 use nvmf_seam::Instant;
 use nvmf_seam::store::Geometry;
@@ -34,6 +34,9 @@ pub struct Rig {
     links: BTreeMap<u64, Link>,
     next: u64,
     pub events: Vec<HubEvent>,
+    /// Store requests are kept back until this is false again.
+    pub hold_stores: bool,
+    kept: Vec<(u64, StoreRequest)>,
 }
 
 struct Link {
@@ -62,7 +65,16 @@ impl Rig {
         hub.add_namespace(SUBNQN, 1, memory(512)).unwrap();
         hub.add_namespace(SUBNQN, 3, memory(4096)).unwrap();
         hub.add_port(Port { id: 1, advertise: "192.0.2.1:4420".parse().unwrap(), discovery_only: false }).unwrap();
-        Self { hub, now: Instant(1), tcp: Arc::new(tcp), links: BTreeMap::new(), next: 0, events: Vec::new() }
+        Self {
+            hub,
+            now: Instant(1),
+            tcp: Arc::new(tcp),
+            links: BTreeMap::new(),
+            next: 0,
+            events: Vec::new(),
+            hold_stores: false,
+            kept: Vec::new(),
+        }
     }
 
     pub fn open(&mut self) -> Conn {
@@ -124,7 +136,7 @@ impl Rig {
                     moved = true;
                 }
                 while let Some(r) = l.engine.poll_store() {
-                    l.engine.handle_store(now, r.execute());
+                    self.kept.push((*id, r));
                     moved = true;
                 }
                 while let Some(t) = l.engine.poll_transmit(now) {
@@ -134,6 +146,14 @@ impl Rig {
                 while let Some(e) = l.engine.poll_event() {
                     if let Event::Close(r) = e {
                         l.closed = Some(r);
+                    }
+                    moved = true;
+                }
+            }
+            if !self.hold_stores {
+                for (id, r) in self.kept.drain(..) {
+                    if let Some(l) = self.links.get_mut(&id) {
+                        l.engine.handle_store(now, r.execute());
                     }
                     moved = true;
                 }
