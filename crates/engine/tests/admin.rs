@@ -177,7 +177,7 @@ fn events_are_masked_until_their_log_is_read() {
         assert!(rig.pdu(c).is_none());
     }
     rig.submit(c, aer(604), none());
-    assert_eq!(rig.end_of(c, Cid(604)).0.status(), Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED);
+    assert_eq!(rig.end_of(c, Cid(604)).0.status().code(), Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED);
     // Not enabled: nothing is sent, but the change is remembered for when it is.
     rig.hub.add_namespace(SUBNQN, 7, new_namespace()).unwrap();
     rig.settle();
@@ -332,6 +332,8 @@ fn the_error_log_names_the_command_newest_first() {
     let last = e(0).count();
     assert_eq!((e(0).cid(), e(1).cid(), e(1).count()), (Cid(811), Cid(810), last - 1));
     assert_eq!(Status(e(0).status()).code(), INVALID);
+    let (cqe, _) = rig.command(c, identify(0xff, 0), none());
+    assert!(cqe.status().more(), "the log has more");
 }
 
 #[test]

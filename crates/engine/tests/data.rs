@@ -335,3 +335,19 @@ fn commands_wait_for_room_and_end_in_any_order_of_their_data() {
     answer(&mut rig, &first[0]);
     assert_eq!(r2ts(&mut rig).iter().map(|r| r.cccid().0).collect::<Vec<_>>(), [303]);
 }
+
+#[test]
+fn zeroes_are_written_without_data() {
+    let mut rig = Rig::default();
+    let (_, io) = rig.io();
+    let sqe = rw(IoOpcode::WRITE, 1, 0, 16, SglDescriptor::in_capsule(0, 8192));
+    assert_eq!(rig.status(io, sqe, pattern(8192)), Status::SUCCESS);
+    // More than MDTS and more than one step of the store: all but the first and the last block.
+    let sqe = rw(IoOpcode::WRITE_ZEROES, 1, 1, BLOCKS as u16 - 2, SglDescriptor::new());
+    assert_eq!(rig.status(io, sqe, Bytes::new()), Status::SUCCESS);
+    let got = read(&mut rig, io, 0, 16);
+    assert_eq!(got[..512], pattern(8192)[..512]);
+    assert!(got[512..].iter().all(|b| *b == 0));
+    let sqe = rw(IoOpcode::WRITE_ZEROES, 1, 1, BLOCKS as u16, SglDescriptor::new());
+    assert_eq!(rig.status(io, sqe, Bytes::new()), Status::LBA_OUT_OF_RANGE);
+}

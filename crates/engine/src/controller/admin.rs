@@ -38,6 +38,9 @@ pub(crate) fn transfer_of(sqe: &Sqe) -> Transfer {
     }
 }
 
+/// M in the status field. [Base 2.0, 3.3.3.2.1, Figure 92]
+const MORE: u16 = 1 << 13;
+
 impl Hub {
     /// Does a command of an Admin Queue; `None` where its completion comes later.
     pub(super) fn admin(&mut self, now: Instant, from: ConnectionId, sqe: &Sqe, data: Bytes) -> Option<Reply> {
@@ -52,16 +55,18 @@ impl Hub {
         if !c.serving() {
             return Some(Status::COMMAND_SEQUENCE_ERROR.into());
         }
-        let reply = if supports(c.kind, c.features.connect_kato, sqe.opc()) {
+        let mut reply = if supports(c.kind, c.features.connect_kato, sqe.opc()) {
             self.dispatch(now, key, sqe, &data)
         } else {
             // [SQE-09, SQE-40, DISC-CTRL-10, ADM-PROHIB-01, ADM-PROHIB-04]
             Some(Status::INVALID_COMMAND_OPCODE.dnr().into())
         };
-        if let Some(r) = &reply
+        if let Some(r) = &mut reply
             && !r.status.is_success()
             && let Some(c) = self.controllers.get_mut(&key)
         {
+            // More is to be found in the log. [CQE-12]
+            r.status = Status(r.status.0 | MORE);
             c.log_error(&self.settings, 0, sqe, r.status);
         }
         reply

@@ -158,7 +158,8 @@ fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> Id
                 .cqes_min(4)
                 .cqes_max(4)
                 .nn(settings.namespaces)
-                // Select in Get Features. [ADM-FEAT-03]
+                // Write Zeroes [NVM-RW-02]; Select in Get Features. [ADM-FEAT-03]
+                .oncs_wzs(true)
                 .oncs_ssfs(true)
                 // No cache; Flush for FFFFFFFFh is refused. [ADM-IDENTIFY-61, NVM-RW-15]
                 .vwc_fb(2)

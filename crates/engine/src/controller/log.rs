@@ -220,6 +220,7 @@ fn command_effects(c: &Controller) -> Vec<u8> {
     put(true, IoOpcode::FLUSH.0, yes);
     put(true, IoOpcode::READ.0, yes);
     put(true, IoOpcode::WRITE.0, yes.with(|s| s.lbcc(true)));
+    put(true, IoOpcode::WRITE_ZEROES.0, yes.with(|s| s.lbcc(true)));
     put(true, IoOpcode::FABRICS.0, yes);
     page
 }

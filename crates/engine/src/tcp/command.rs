@@ -65,8 +65,12 @@ pub(super) enum Sink {
     Admin,
     Read { ns: NamespaceView, offset: u64 },
     Write { ns: NamespaceView, offset: u64, fua: bool },
+    Zeroes { ns: NamespaceView, offset: u64, len: u64, fua: bool },
     Flush { ns: NamespaceView },
 }
+
+/// What Write Zeroes writes at once.
+static ZEROES: [u8; 256 * 1024] = [0; 256 * 1024];
 
 /// What a namespace's storage is asked to do.
 #[derive(Clone)]
@@ -222,7 +226,7 @@ impl ControllerConnection {
 
     fn plan_io(&self, sqe: &Sqe) -> Result<Plan, Status> {
         let opcode = IoOpcode(sqe.opc().0);
-        if !matches!(opcode, IoOpcode::READ | IoOpcode::WRITE | IoOpcode::FLUSH) {
+        if !matches!(opcode, IoOpcode::READ | IoOpcode::WRITE | IoOpcode::FLUSH | IoOpcode::WRITE_ZEROES) {
             // [SQE-09, NVM-RW-02]
             return Err(Status::INVALID_COMMAND_OPCODE.dnr());
         }
@@ -242,11 +246,12 @@ impl ControllerConnection {
         if opcode == IoOpcode::FLUSH {
             return Ok(Plan { transfer: Transfer::None, sink: Sink::Flush { ns } });
         }
-        // SLBA, NLB and FUA stand in the same place in Read and Write.
+        // SLBA, NLB and FUA stand in the same place in Read, Write and Write Zeroes.
         let rw = nvm::Write::from_bytes(*sqe.as_bytes());
         let blocks = rw.nlb().count();
         let len = blocks.saturating_mul(u64::from(ns.geometry.block_size)) as usize;
-        if self.queue.mdts.is_some_and(|most| len > most) {
+        // Write Zeroes moves no data, so MDTS does not bound it, and WZSL is 0. [NVM-RW-06, NVM-RW-22]
+        if opcode != IoOpcode::WRITE_ZEROES && self.queue.mdts.is_some_and(|most| len > most) {
             return Err(Status::INVALID_FIELD_IN_COMMAND.dnr());
         }
         // The end must not wrap. [NVM-RW-03]
@@ -255,6 +260,9 @@ impl ControllerConnection {
         }
         let offset = rw.slba() * u64::from(ns.geometry.block_size);
         Ok(match opcode {
+            IoOpcode::WRITE_ZEROES => {
+                Plan { transfer: Transfer::None, sink: Sink::Zeroes { ns, offset, len: len as u64, fua: rw.fua() } }
+            }
             IoOpcode::READ => Plan { transfer: Transfer::Out(len), sink: Sink::Read { ns, offset } },
             _ => Plan { transfer: Transfer::In(len), sink: Sink::Write { ns, offset, fua: rw.fua() } },
         })
@@ -319,6 +327,16 @@ impl ControllerConnection {
                     let len = piece.len() as u64;
                     self.request(cid, &ns, StoreOp::Write { offset: at, data: piece });
                     at += len;
+                }
+            }
+            Sink::Zeroes { ns, offset, len, fua } => {
+                // DEAC only allows to deallocate. [NVM-RW-20]
+                let step = ZEROES.len() as u64;
+                let left = len.div_ceil(step) as usize;
+                c.state = State::Storing { left, failed: None, bytes: 0, then_flush: fua.then(|| ns.clone()) };
+                for at in (0..len).step_by(ZEROES.len()) {
+                    let data = Bytes::from_static(&ZEROES).slice(..step.min(len - at) as usize);
+                    self.request(cid, &ns, StoreOp::Write { offset: offset + at, data });
                 }
             }
             Sink::Flush { ns } => {
