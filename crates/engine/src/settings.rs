@@ -43,6 +43,9 @@ pub struct ControllerSettings {
     /// Time that a controller may stay not enabled after Connect or after a controller reset before its association is removed;
     /// the text demands at least two minutes. `None` for ever. [FAB-ASSOC-10, FAB-ASSOC-11]
     pub enable_patience: Option<Duration>,
+    /// How long an association outlives the connection of an I/O queue. The text names no time; hosts close their I/O queues first
+    /// and then shut the controller down over the Admin Queue, which has to be answered still. [FAB-ASSOC-03]
+    pub loss_patience: Duration,
 }
 
 impl Default for ControllerSettings {
@@ -66,6 +69,7 @@ impl Default for ControllerSettings {
             controllers: 4096,
             error_entries: 16,
             enable_patience: None,
+            loss_patience: Duration::from_secs(1),
         }
     }
 }

@@ -144,6 +144,7 @@ impl Hub {
             csts: Csts::new(),
             keep_alive_due: None,
             enable_due: self.enable_due(now),
+            lost_due: None,
             features,
             requests: VecDeque::new(),
             raised: BTreeSet::new(),

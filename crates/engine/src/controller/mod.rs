@@ -285,7 +285,7 @@ impl Hub {
                     self.end(key, EndReason::Overrun);
                 }
             }
-            ToHub::Closed => self.closed(from),
+            ToHub::Closed => self.closed(now, from),
         }
     }
 
@@ -303,11 +303,13 @@ impl Hub {
         let late: Vec<(u32, EndReason)> = self
             .controllers
             .iter()
-            .filter_map(|(k, c)| match (due(c.keep_alive_due), due(c.enable_due)) {
+            .filter_map(|(k, c)| match (due(c.keep_alive_due), due(c.enable_due), c.lost_due) {
                 // [KA-05, ADM-KA-05]
-                (true, _) => Some((*k, EndReason::KeepAlive)),
+                (true, ..) => Some((*k, EndReason::KeepAlive)),
                 // [FAB-ASSOC-10]
-                (_, true) => Some((*k, EndReason::NotEnabled)),
+                (_, true, _) => Some((*k, EndReason::NotEnabled)),
+                // [FAB-ASSOC-03]
+                (_, _, Some((at, qid))) if at <= now => Some((*k, EndReason::ConnectionLost { qid })),
                 _ => None,
             })
             .collect();
@@ -318,7 +320,7 @@ impl Hub {
 
     /// When [`Hub::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.controllers.values().flat_map(|c| [c.keep_alive_due, c.enable_due]).flatten().min()
+        self.controllers.values().flat_map(|c| [c.keep_alive_due, c.enable_due, c.lost_due.map(|l| l.0)]).flatten().min()
     }
 
     /// The next message to a connection.
@@ -349,12 +351,18 @@ impl Hub {
         self.out.push_back((to, ToConnection::Complete { cid, status, result, data }));
     }
 
-    /// A connection is gone. Without deletion of single queues, that is the end of the association, whichever queue it was.
-    /// [FAB-ASSOC-02, FAB-ASSOC-03, RESET-34]
-    fn closed(&mut self, connection: ConnectionId) {
+    /// A connection is gone. Without deletion of single queues, that is the end of the association, whichever queue it was: at once for
+    /// the Admin Queue, after a little patience for an I/O queue. [FAB-ASSOC-02, FAB-ASSOC-03, RESET-34]
+    fn closed(&mut self, now: Instant, connection: ConnectionId) {
         let Some(link) = self.links.remove(&connection) else { return };
-        if let Some(key) = link.controller {
-            self.end(key, EndReason::ConnectionLost { qid: link.qid });
+        let Some(key) = link.controller else { return };
+        if link.qid == 0 {
+            return self.end(key, EndReason::ConnectionLost { qid: 0 });
+        }
+        let due = now + self.settings.loss_patience;
+        if let Some(c) = self.controllers.get_mut(&key) {
+            c.queues.remove(&link.qid);
+            c.lost_due.get_or_insert((due, link.qid));
         }
     }
 

@@ -133,6 +133,8 @@ pub(super) struct Controller {
     pub csts: Csts,
     pub keep_alive_due: Option<Instant>,
     pub enable_due: Option<Instant>,
+    /// When the association ends for the loss of this I/O queue.
+    pub lost_due: Option<(Instant, u16)>,
     pub features: Features,
     /// Outstanding Asynchronous Event Requests.
     pub requests: VecDeque<Cid>,
