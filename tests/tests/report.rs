@@ -9,7 +9,7 @@ use bytes::Bytes;
 use nvmf_capture::{Direction, Exchange, Recorder};
 use nvmf_conformance::report::console::Console;
 use nvmf_conformance::report::files::{self, OutDir};
-use nvmf_conformance::report::{json, junit, markdown};
+use nvmf_conformance::report::{html, json, junit, ladder, markdown, tap};
 use nvmf_conformance::{CheckResult, Class, Expectations, Observation, Policy, Report, Run, Summary, Verdict, Wall};
 
 const EXPECT: &str = r#"
@@ -162,6 +162,86 @@ fn markdown_report() {
 }
 
 #[test]
+fn tap_report() {
+    insta::assert_snapshot!(told(&run(), Policy::default(), tap::render));
+}
+
+#[test]
+fn html_report() {
+    insta::assert_snapshot!(told(&run(), Policy::default(), html::render));
+}
+
+#[test]
+fn tap_of_a_run_that_was_cut_short_says_so_and_numbers_every_check() {
+    let mut broken = run();
+    broken.aborted = Some("interrupted\nnot ok 99".into());
+    let text = told(&broken, Policy { strict: true, lenient: false }, tap::render);
+    assert!(text.starts_with("TAP version 14\n# "), "{text}");
+    assert_eq!(text.lines().last(), Some("Bail out! interrupted not ok 99"));
+    assert!(text.contains(&format!("\n1..{}\n", broken.results.len())));
+    let points: Vec<&str> = text.lines().filter(|line| line.starts_with("ok ") || line.starts_with("not ok ")).collect();
+    assert_eq!(points.len(), broken.results.len());
+    for (at, (point, result)) in points.iter().zip(&broken.results).enumerate() {
+        let plain = point.trim_start_matches("not ");
+        assert!(plain.starts_with(&format!("ok {} - {}", at + 1, result.id)), "{point}");
+    }
+    // What counts as failed, or passes against expectation, or broke on our side: what a harness has to see.
+    let red = points.iter().filter(|point| point.starts_with("not ok ") && !point.contains(" # TODO ")).count();
+    assert_eq!(red, 3 + 1 + 1 + 1, "{text}");
+    assert_eq!(points.iter().filter(|point| point.contains(" # SKIP ")).count(), 4, "{text}");
+}
+
+#[test]
+fn the_page_loads_and_runs_nothing_and_what_a_peer_sends_stays_text() {
+    let mut wild = run();
+    let odd = "</pre></details><script src=x>alert(1)</script><img src='//h/' onerror=\"a\">\u{202e}";
+    wild.peer.push((odd.into(), odd.into()));
+    wild.subsystem = odd.into();
+    wild.target = odd.into();
+    wild.aborted = Some(odd.into());
+    for result in &mut wild.results {
+        result.says = odd.into();
+        result.message = odd.into();
+        result.at = Some(odd.into());
+        result.notes = vec![odd.into()];
+        result.findings = vec![odd.into()];
+        result.reproduce = odd.into();
+        result.cites = vec![odd.into()];
+    }
+    let page = told_all(&[wild.clone(), wild], Policy::default(), html::render);
+    let tags = ["html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "table", "tr", "th", "td", "details", "summary"];
+    let tags: Vec<&str> = tags.into_iter().chain(["span", "code", "dl", "dt", "dd", "pre", "!DOCTYPE"]).collect();
+    let mut open = Vec::new();
+    for tag in page.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').expect("a tag has an end");
+        let name = tag.trim_start_matches('/').split(' ').next().unwrap_or_default();
+        assert!(tags.contains(&name), "<{tag}>");
+        assert!(!tag.contains("src=") && !tag.contains("href") && !tag.contains(" on"), "<{tag}>");
+        match tag.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name), "{page}"),
+            None if ["meta", "!DOCTYPE"].contains(&name) => {}
+            None => open.push(name),
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    assert!(!page.contains('\u{202e}') && !page.contains("url(") && !page.contains("://"), "{page}");
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn a_long_exchange_has_a_ladder_that_says_what_it_leaves_out() {
+    let mut long = handshake();
+    let events = long.connections[0].events.clone();
+    for _ in 0..200 {
+        long.connections[0].events.extend(events.iter().take(2).cloned());
+    }
+    let lines = ladder::lines(&long);
+    assert_eq!(lines.len(), 1 + 300 + 1);
+    assert!(lines.iter().any(|line| line.contains("… 103 more …")), "{lines:?}");
+    assert!(ladder::lines(&Exchange::default()).is_empty());
+}
+
+#[test]
 fn console_report() {
     insta::assert_snapshot!(console(&[run()], Policy::default()));
 }
@@ -180,12 +260,14 @@ fn the_last_line_is_the_count_whatever_happened() {
 }
 
 #[test]
-fn what_the_peer_sends_reaches_no_terminal_and_breaks_no_xml() {
+fn what_the_peer_sends_reaches_no_terminal_and_breaks_no_format() {
     let policy = Policy::default();
     let texts = [
         console(&[run()], policy),
         told(&run(), policy, markdown::render),
         told(&run(), policy, |r| junit::render(r).expect("XML")),
+        told(&run(), policy, tap::render),
+        told(&run(), policy, html::render),
     ];
     for text in texts {
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text}");
@@ -248,7 +330,7 @@ fn traffic_that_differs_has_another_hash() {
 }
 
 #[test]
-fn the_folder_gets_a_trace_and_a_pcapng_a_check_and_three_reports() {
+fn the_folder_gets_a_trace_and_a_pcapng_a_check_and_every_report() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("deep/out");
     let out = OutDir::open(&path).expect("a writable folder");
@@ -267,8 +349,10 @@ fn the_folder_gets_a_trace_and_a_pcapng_a_check_and_three_reports() {
         names,
         [
             "junit.xml",
+            "report.html",
             "report.json",
             "report.md",
+            "report.tap",
             "tcp.icreq.first.pcapng",
             "tcp.icreq.first.trace.txt",
             "tcp.icreq.pfv-unsupported.one.pcapng",
@@ -306,5 +390,5 @@ fn a_folder_that_goes_away_during_the_run_spoils_no_other_report() {
     let out = OutDir::open(&path).expect("a writable folder");
     std::fs::remove_dir(&path).expect("removed");
     let errors = told(&run(), Policy::default(), |report| out.write_reports(report));
-    assert_eq!(errors.len(), 3);
+    assert_eq!(errors.len(), files::Format::ALL.len());
 }

@@ -3,10 +3,11 @@
 //! Everything that can be wrong before the first packet (a filter, a file, an id) is looked at here, so that a run of an hour does
 //! not end with a typing error. [`session`] does the rest.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use nvmf_conformance::report::files::Format;
 use nvmf_conformance::suite::Item;
 use nvmf_conformance::{ExitStatus, Expectations, select};
 use nvmf_spec::Revision;
@@ -107,7 +108,7 @@ pub struct PeerArgs {
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Reports")]
 pub struct ReportArgs {
-    /// A folder for a trace and a pcapng of each check, report.json, junit.xml and report.md
+    /// A folder for a trace and a pcapng of each check and for the report as JSON, JUnit XML, TAP, HTML and Markdown
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write a JUnit XML report
@@ -116,12 +117,26 @@ pub struct ReportArgs {
     /// Write a JSON report
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a TAP report (version 14)
+    #[arg(long, value_name = "FILE")]
+    pub tap: Option<PathBuf>,
+    /// Write the report as one HTML page that needs no other file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// A warning (a "should" unmet) counts as a failure
     #[arg(long)]
     pub strict: bool,
     /// The right effect by the wrong means, such as a close without the TermReq, counts as a pass
     #[arg(long)]
     pub lenient: bool,
+}
+
+impl ReportArgs {
+    /// The files of single reports that were asked for.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, Format)> {
+        let all = [(&self.json, Format::Json), (&self.junit, Format::Junit), (&self.tap, Format::Tap), (&self.html, Format::Html)];
+        all.into_iter().filter_map(|(path, format)| Some((path.as_deref()?, format)))
+    }
 }
 
 /// Where time and bytes come from.

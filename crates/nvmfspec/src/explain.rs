@@ -1,10 +1,12 @@
 //! `nvmfspec explain`: a requirement, an open case, a check or a structure, with all that is known of it.
 
+mod data;
+
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use nvmf_conformance::report::class_word;
-use nvmf_conformance::suite::{Item, Suite};
+use nvmf_conformance::suite::{Item, Suite, SuiteCheck};
 use nvmf_conformance::{ExitStatus, select};
 use nvmf_spec::{Requirement, Silence};
 use nvmf_wire::layout::{Field, Layout};
@@ -18,7 +20,8 @@ Examples:
   nvmfspec explain TCP-ICREQ-02                   what it asks for, where it stands, and the checks that cite it
   nvmfspec explain tcp/icreq/pfv-unsupported      a check: what it says, why, and its script
   nvmfspec explain TCP-SILENT-01                  a case that the specification leaves open
-  nvmfspec explain ICReq                          the fields of a structure, by the names that scripts use";
+  nvmfspec explain ICReq                          the fields of a structure, by the names that scripts use
+  nvmfspec explain --json ICReq | jq .fields      for other programs";
 
 /// What to explain.
 #[derive(clap::Args)]
@@ -26,6 +29,9 @@ Examples:
 pub struct Args {
     /// A requirement, an open case, a check or a structure, by its id or name
     id: String,
+    /// As a JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     scripts: Scripts,
 }
@@ -40,19 +46,19 @@ pub fn run(args: &Args) -> ExitCode {
     };
     let upper = args.id.to_ascii_uppercase();
     if let Some(requirement) = nvmf_spec::requirement(&upper) {
-        return output::print(&of_requirement(requirement, &suite));
+        return show(args, || data::requirement(requirement, &suite), || of_requirement(requirement, &suite));
     }
     if let Some(silence) = nvmf_spec::silence(&upper) {
-        return output::print(&of_silence(silence));
+        return show(args, || data::silence(silence), || of_silence(silence));
     }
     if let Some(layout) = LAYOUTS.iter().find(|layout| layout.name.eq_ignore_ascii_case(&args.id)) {
-        return output::print(&of_layout(layout));
+        return show(args, || data::layout(layout), || of_layout(layout));
     }
     let items: Vec<Item<'_>> = suite.items().into_iter().filter(|item| select::matches(&args.id, &item.id())).collect();
     match items.as_slice() {
         [] => {}
         [first, rest @ ..] if rest.iter().all(|item| item.check.script.id == first.check.script.id) => {
-            return output::print(&of_check(first, &items));
+            return show(args, || data::check(first, &items), || of_check(first, &items));
         }
         _ => {
             let message = format!("`{}` begins the ids of {} checks: `nvmfspec list {0}` prints them", args.id, items.len());
@@ -64,6 +70,14 @@ pub fn run(args: &Args) -> ExitCode {
     let names = requirements.chain(layouts).chain(suite.checks().map(|check| check.script.id.as_str()));
     let guess = select::did_you_mean(&args.id, names);
     output::refuse(ExitStatus::Usage, &format!("there is no requirement, check or structure `{}`{guess}", args.id))
+}
+
+/// Prints one of the two.
+fn show(args: &Args, data: impl FnOnce() -> serde_json::Value, text: impl FnOnce() -> String) -> ExitCode {
+    if args.json {
+        return output::print(&(serde_json::to_string_pretty(&data()).unwrap_or_default() + "\n"));
+    }
+    output::print(&text())
 }
 
 fn of_requirement(r: &Requirement, suite: &Suite) -> String {
@@ -81,7 +95,7 @@ fn of_requirement(r: &Requirement, suite: &Suite) -> String {
         (None, None) => {}
     }
     row("judged by", judge(r));
-    let citing: Vec<_> = suite.checks().filter(|check| check.script.cites.iter().any(|c| c.it == r.id)).collect();
+    let citing: Vec<_> = citing(r, suite).collect();
     if citing.is_empty() {
         row("checks", r.unchecked_because().map_or("none yet", |why| why));
     } else {
@@ -91,6 +105,11 @@ fn of_requirement(r: &Requirement, suite: &Suite) -> String {
         }
     }
     text
+}
+
+/// The checks that cite a requirement.
+fn citing<'a>(r: &Requirement, suite: &'a Suite) -> impl Iterator<Item = &'a SuiteCheck> {
+    suite.checks().filter(|check| check.script.cites.iter().any(|c| c.it == r.id))
 }
 
 fn judge(r: &Requirement) -> &'static str {

@@ -3,6 +3,7 @@
 //! Here is the command line only; each command is a module. What a command ends with is
 //! [`ExitStatus`].
 
+mod completion;
 mod conformance;
 mod explain;
 mod host;
@@ -16,7 +17,7 @@ mod values;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use nvmf_conformance::ExitStatus;
 
 /// Emulator and conformance suite for NVMe over Fabrics.
@@ -56,6 +57,8 @@ enum Command {
     Host(Box<host::HostArgs>),
     /// Play the scripts of one file against a target
     Scenario(Box<scenario::Args>),
+    /// Print the script by which a shell completes command lines
+    Completion(completion::Args),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Host(args) => host::run(*args),
         Command::Scenario(args) => scenario::run(*args),
         Command::Target(args) => target::run(*args),
+        Command::Completion(args) => completion::run(&args, &mut Cli::command()),
     };
     // A panic has printed its message already; it is the harness that broke, which has a status of its own.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(ExitStatus::Harness.into())

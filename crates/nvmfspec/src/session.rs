@@ -183,8 +183,7 @@ impl Session {
         if options.world == "real" {
             out = out.map(|out| out.dated(started));
         }
-        let given = [&reports.json, &reports.junit];
-        problems.extend(given.into_iter().flatten().filter_map(|path| files::check_writable(path).err()));
+        problems.extend(reports.files().filter_map(|(path, _)| files::check_writable(path).err()));
         let mut console = Console::stdout(out.as_ref().map(|out| out.path().to_owned()));
         for problem in &problems {
             console.remark(&problem.to_string());
@@ -241,19 +240,14 @@ impl Session {
         let mut summary = Summary::of(&self.runs, expectations, self.policy);
         let (runs, by_subsystem) = (self.runs.as_slice(), self.by_subsystem);
         let mut problems = std::mem::take(&mut self.problems);
-        for format in [Format::Json, Format::Junit, Format::Folder] {
+        for (path, format) in self.reports.files() {
             summary.incomplete |= !problems.is_empty();
             let report = Report { runs, by_subsystem, summary: &summary, expectations, wall };
-            problems.extend(match format {
-                Format::Json => {
-                    self.reports.json.as_deref().and_then(|path| files::write_json(path, &report).err()).into_iter().collect()
-                }
-                Format::Junit => {
-                    self.reports.junit.as_deref().and_then(|path| files::write_junit(path, &report).err()).into_iter().collect()
-                }
-                Format::Folder => self.out.as_ref().map(|out| out.write_reports(&report)).unwrap_or_default(),
-            });
+            problems.extend(format.write(path, &report).err());
         }
+        summary.incomplete |= !problems.is_empty();
+        let report = Report { runs, by_subsystem, summary: &summary, expectations, wall };
+        problems.extend(self.out.as_ref().map(|out| out.write_reports(&report)).unwrap_or_default());
         summary.incomplete |= !problems.is_empty();
         let mut remarks: Vec<String> = Vec::new();
         for text in problems.iter().map(FileError::to_string) {
@@ -265,12 +259,6 @@ impl Session {
         self.console.end(&Report { runs, by_subsystem, summary: &summary, expectations, wall }, &remarks);
         summary.status()
     }
-}
-
-enum Format {
-    Json,
-    Junit,
-    Folder,
 }
 
 #[cfg(test)]

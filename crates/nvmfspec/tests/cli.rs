@@ -86,6 +86,7 @@ fn help_teaches_by_example() {
         &["list", "--help"],
         &["explain", "--help"],
         &["scenario", "--help"],
+        &["completion", "--help"],
         &["host", "--help"],
         &["target", "--help"],
     ] {
@@ -233,6 +234,64 @@ fn explanations() {
     assert!(stdout(&nvmfspec(&["explain", "TCP-SILENT-01"])).contains("open case"));
     assert!(one_line(&["explain", "TCP-ICREQ-2"], 2).contains("did you mean one of `TCP-ICREQ-02`"));
     assert!(one_line(&["explain", "zzzzzzzz"], 2).contains("there is no requirement, check or structure `zzzzzzzz`"));
+}
+
+#[test]
+fn explanations_for_other_programs() {
+    let explain = |id: &str| -> serde_json::Value {
+        let output = nvmfspec(&["explain", "--json", id]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let requirement = explain("tcp-r2t-02");
+    assert_eq!((&requirement["kind"], &requirement["section"]), (&"requirement".into(), &"3.3.2.2".into()));
+    // What a requirement says of its checks, they say of it.
+    let checks = requirement["checks"].as_array().expect("checks");
+    assert!(!checks.is_empty());
+    for check in checks {
+        let check = explain(check["id"].as_str().expect("an id"));
+        assert_eq!(check["kind"], "check");
+        let cites = check["cites"].as_array().expect("cites");
+        assert!(cites.iter().any(|cite| cite["id"] == "TCP-R2T-02" && cite["says"] == requirement["says"]), "{check}");
+        assert!(check["script"].as_str().is_some_and(|script| script.starts_with("check ")), "{check}");
+    }
+    let one = explain("tcp/icreq/pfv-unsupported/one");
+    assert_eq!(one["cases"], serde_json::json!(["one"]));
+    let structure = explain("icreq");
+    let fields = structure["fields"].as_array().expect("fields");
+    let pfv = fields.iter().find(|field| field["name"] == "pfv").expect("the PFV");
+    assert_eq!((&structure["bytes"], &pfv["bit"], &pfv["width"]), (&128.into(), &64.into(), &16.into()));
+    assert_eq!(explain("TCP-SILENT-01")["kind"], "open-case");
+    assert!(one_line(&["explain", "--json", "zzzzzzzz"], 2).contains("there is no requirement"));
+}
+
+#[test]
+fn completion_names_every_command_and_option() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = nvmfspec(&["completion", shell]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        let script = stdout(&output);
+        let help = stdout(&nvmfspec(&["conformance", "--help"]));
+        let options = help.split_whitespace().filter_map(|word| word.strip_prefix("--"));
+        let options: Vec<&str> = options.map(|word| word.trim_end_matches([',', '.', ';', ')'])).collect();
+        assert!(options.contains(&"tap") && options.contains(&"html"));
+        for word in ["conformance", "target", "discover", "identify", "completion"].into_iter().chain(options) {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(status(&nvmfspec(&["completion", "tcsh"])), 2);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_shell_reads_the_completion_and_completes() {
+    let script = stdout(&nvmfspec(&["completion", "bash"]));
+    let ask = "COMP_WORDS=(nvmfspec conformance --ht); COMP_CWORD=2; _nvmfspec nvmfspec --ht conformance; echo \"${COMPREPLY[*]}\"";
+    let bash = Command::new("bash").args(["--norc", "-c", &format!("{script}\n{ask}")]).output();
+    // Not every machine has a bash; the test above holds there.
+    if let Ok(output) = bash {
+        assert_eq!(stdout(&output).trim(), "--html", "{}", stderr(&output));
+    }
 }
 
 /// Accepts connections until the test ends and lets `serve` play the peer on each. The address to connect to.
@@ -468,6 +527,10 @@ fn the_reports_of_a_run_are_where_they_were_asked_for() {
         let files = std::fs::read_dir(&out).expect("the folder");
         files.filter(|f| f.as_ref().is_ok_and(|f| f.file_name().to_string_lossy().ends_with(ending))).count()
     };
-    assert!(Path::new(&out).join("report.md").is_file());
+    for name in ["report.json", "junit.xml", "report.tap", "report.html", "report.md"] {
+        assert!(Path::new(&out).join(name).is_file(), "{name}");
+    }
+    let trace = std::fs::read_to_string(out.join("tcp.icreq.answered.trace.txt")).expect("a trace");
+    assert!(trace.contains(" |--- ICReq ") && trace.contains(" |<--- ICResp "), "{trace}");
     assert_eq!((with_ending(".pcapng"), with_ending(".trace.txt")), (passed, passed));
 }

@@ -1,7 +1,7 @@
-//! The folder of `--out` and the files of `--json` and `--junit`.
+//! The folder of `--out` and the files of `--json`, `--junit`, `--tap` and `--html`.
 //!
 //! The folder gets, for each check with traffic, `ID.trace.txt` and `ID.pcapng` with the slashes of the id as points, and at
-//! the end `report.json`, `junit.xml` and `report.md`. It is opened before the run, so that a folder that cannot be written is
+//! the end a report in every [`Format`]. It is opened before the run, so that a folder that cannot be written is
 //! known at once; whatever fails later is an error of that file and does not keep the others from being written.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::{Judged, Report, cited, json, junit, markdown, observation_word, printable, trace, verdict_word};
+use super::{Judged, Report, cited, html, json, junit, ladder, markdown, observation_word, printable, tap, trace, verdict_word};
 use crate::verdict::CheckResult;
 
 /// A folder that was writable when it was opened.
@@ -75,12 +75,52 @@ impl OutDir {
     /// Writes the reports on the whole run. Every one is tried; the errors are of those that failed.
     #[must_use]
     pub fn write_reports(&self, report: &Report<'_>) -> Vec<FileError> {
-        let tries = [
-            write_json(&self.path.join("report.json"), report),
-            write_junit(&self.path.join("junit.xml"), report),
-            write(&self.path.join("report.md"), markdown::render(report).as_bytes()),
-        ];
-        tries.into_iter().filter_map(Result::err).collect()
+        let tries = Format::ALL.iter().map(|format| format.write(&self.path.join(format.file_name()), report));
+        tries.filter_map(Result::err).collect()
+    }
+}
+
+/// In what a whole run can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For programs, and the baseline of a later run.
+    Json,
+    /// JUnit XML.
+    Junit,
+    /// Test Anything Protocol.
+    Tap,
+    /// One page that stands alone.
+    Html,
+    /// One page for a merge request.
+    Markdown,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Json, Self::Junit, Self::Tap, Self::Html, Self::Markdown];
+
+    /// Its name in the folder of `--out`.
+    #[must_use]
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Json => "report.json",
+            Self::Junit => "junit.xml",
+            Self::Tap => "report.tap",
+            Self::Html => "report.html",
+            Self::Markdown => "report.md",
+        }
+    }
+
+    /// Writes the report in this format, over an older one.
+    pub fn write(self, path: &Path, report: &Report<'_>) -> Result<(), FileError> {
+        let text = match self {
+            Self::Json => json::render(report),
+            Self::Junit => junit::render(report).map_err(|why| FileError { path: path.to_owned(), why })?,
+            Self::Tap => tap::render(report),
+            Self::Html => html::render(report),
+            Self::Markdown => markdown::render(report),
+        };
+        write(path, text.as_bytes())
     }
 }
 
@@ -91,17 +131,6 @@ pub fn check_writable(path: &Path) -> Result<(), FileError> {
         return fs::OpenOptions::new().append(true).open(path).map(drop).map_err(fault);
     }
     probe(path).map_err(fault)
-}
-
-/// Writes the JSON report, over an older one.
-pub fn write_json(path: &Path, report: &Report<'_>) -> Result<(), FileError> {
-    write(path, json::render(report).as_bytes())
-}
-
-/// Writes the JUnit report, over an older one.
-pub fn write_junit(path: &Path, report: &Report<'_>) -> Result<(), FileError> {
-    let text = junit::render(report).map_err(|why| FileError { path: path.to_owned(), why })?;
-    write(path, text.as_bytes())
 }
 
 /// The name, without its ending, of the files of a check: slashes become points, and what no file name should have a `_`.
@@ -129,7 +158,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     fs::write(path, bytes).map_err(|e| FileError { path: path.to_owned(), why: e.to_string() })
 }
 
-/// What a check is about and how it ended, as comment lines, and its trace.
+/// What a check is about and how it ended, as comment lines, then its trace, then the same as a ladder.
 fn trace_text(result: &CheckResult) -> String {
     let mut lines = vec![format!("# {}", result.id), format!("# says: {}", result.says)];
     lines.extend(result.cites.iter().map(|id| match cited(id) {
@@ -143,6 +172,8 @@ fn trace_text(result: &CheckResult) -> String {
     lines.push(format!("# again: {}", result.reproduce));
     lines.push(String::new());
     lines.extend(trace::lines(&result.exchange));
+    lines.push(String::new());
+    lines.extend(ladder::lines(&result.exchange));
     lines.push(String::new());
     printable(&lines.join("\n"))
 }

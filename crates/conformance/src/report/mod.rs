@@ -1,4 +1,5 @@
-//! The runs of one call, one a subsystem, told: on the console, as JSON, JUnit XML and Markdown, and as one trace and one pcapng a check.
+//! The runs of one call, one a subsystem, told: on the console, as JSON, JUnit XML, TAP, Markdown and HTML, and as one trace and one
+//! pcapng a check.
 //!
 //! Each format is a module with one function that takes a [`Report`]; none of them judges: what a result counts as was
 //! decided in [`crate::summary`]. Two runs that went alike give the same text in every format, but for what lies in [`Wall`].
@@ -7,9 +8,12 @@
 pub mod baseline;
 pub mod console;
 pub mod files;
+pub mod html;
 pub mod json;
 pub mod junit;
+pub mod ladder;
 pub mod markdown;
+pub mod tap;
 pub mod trace;
 
 use std::time::{Duration, SystemTime};
@@ -186,18 +190,23 @@ pub fn class_word(class: Class) -> &'static str {
 }
 
 /// Text with every control character but the newline and the tab shown as an escape: what a peer sent must not drive a
-/// terminal, and XML 1.0 cannot hold it at all.
+/// terminal, and XML 1.0 cannot hold it at all. So are those that turn the direction of writing: a line then reads as it is.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{fffe}' | '\u{ffff}') {
+        if (c.is_control() && c != '\n' && c != '\t') || is_odd(c) {
             out.extend(c.escape_unicode());
         } else {
             out.push(c);
         }
     }
     out
+}
+
+/// Whether a character that is no control character to Unicode changes what a reader sees of others, or is none at all.
+fn is_odd(c: char) -> bool {
+    matches!(c, '\u{fffe}' | '\u{ffff}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Seconds since 1970 as `2026-01-31T23:59:59Z`. Days are counted in eras of 400 years that begin on the first of March,
@@ -233,6 +242,7 @@ mod tests {
     fn what_a_peer_sent_cannot_drive_a_terminal() {
         assert_eq!(printable("MN \u{1b}[2J\0ok\n\tü"), "MN \\u{1b}[2J\\u{0}ok\n\tü");
         assert_eq!(printable("\u{ffff}\u{9b}"), "\\u{ffff}\\u{9b}");
+        assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! The runs as TAP version 14: what `prove` and other harnesses of the Test Anything Protocol read.
+//!
+//! TAP knows *ok*, *not ok* and the directives SKIP and TODO, so: a failure that counts, an expected failure that passed and our
+//! own errors are *not ok*; what fails as expected is *not ok* with TODO, which no harness counts; blocked and skipped are *ok*
+//! with SKIP and the reason; a warning is *ok*. Whatever a reader may want to know of one stands below it as YAML, its strings
+//! quoted as JSON quotes them. A run that did not reach its end ends with `Bail out!`.
+
+use super::{Judged, Report, cited, class_word, observation_word, printable, trace, verdict_word};
+use crate::summary::Standing;
+
+/// The report.
+#[must_use]
+pub fn render(report: &Report<'_>) -> String {
+    let mut text = "TAP version 14\n".to_owned();
+    head(&mut text, report);
+    text.push_str(&format!("1..{}\n", report.summary.standings.len()));
+    for (at, judged) in report.judged().enumerate() {
+        point(&mut text, at + 1, &judged);
+    }
+    text.push_str(&format!("# {}\n", line(&report.summary.line())));
+    for why in report.runs.iter().filter_map(|run| run.aborted.as_ref()) {
+        text.push_str(&format!("Bail out! {}\n", line(why)));
+    }
+    text
+}
+
+fn head(text: &mut String, report: &Report<'_>) {
+    let first = report.first();
+    let mut about = vec![
+        format!("nvmfspec {}", env!("CARGO_PKG_VERSION")),
+        format!("target {}", first.target),
+        format!("world {}, seed {}", first.world, first.seed),
+    ];
+    for run in report.runs {
+        about.push(format!("subsystem {}", run.subsystem));
+        about.extend(run.peer.iter().map(|(name, value)| format!("peer {name} {value}")));
+    }
+    about.extend(report.expectations_named().map(|name| format!("expectations {name}")));
+    about.push(format!("started {}", report.wall.started_text()));
+    for comment in about {
+        text.push_str(&format!("# {}\n", line(&comment)));
+    }
+}
+
+/// One test point, with its diagnostics where there are any.
+fn point(text: &mut String, number: usize, judged: &Judged<'_>) {
+    let (ok, directive) = match judged.standing {
+        Standing::Passed | Standing::PassedLeniently | Standing::Warned => (true, None),
+        Standing::Blocked => (true, Some(format!("SKIP blocked: {}", judged.headline()))),
+        Standing::Skipped => (true, Some(format!("SKIP {}", judged.headline()))),
+        Standing::Known => (false, Some(format!("TODO known deviation: {}", judged.reason()))),
+        Standing::MayFail => (false, Some(format!("TODO may fail: {}", judged.reason()))),
+        Standing::Failed | Standing::Killed | Standing::Errored | Standing::Unexpected => (false, None),
+    };
+    let directive = directive.map_or_else(String::new, |words| format!(" # {}", escaped(&words)));
+    let ok = if ok { "ok" } else { "not ok" };
+    text.push_str(&format!("{ok} {number} - {}{directive}\n", escaped(&judged.name())));
+    let rows = diagnostics(judged);
+    if !rows.is_empty() {
+        text.push_str("  ---\n");
+        for row in rows {
+            text.push_str(&format!("  {row}\n"));
+        }
+        text.push_str("  ...\n");
+    }
+}
+
+/// YAML, a line each. Empty for a plain pass and for what did not run.
+fn diagnostics(judged: &Judged<'_>) -> Vec<String> {
+    let result = judged.result;
+    let quiet = matches!(judged.standing, Standing::Passed | Standing::Blocked | Standing::Skipped);
+    let mut rows = Vec::new();
+    if !quiet {
+        rows.push(format!("counted: {}", judged.standing.word()));
+        rows.push(format!("verdict: {}", verdict_word(result.verdict)));
+        rows.push(format!("observation: {}", observation_word(result.observation)));
+        rows.push(format!("class: {}", class_word(result.class)));
+        rows.push(format!("says: {}", quoted(&result.says)));
+        list(
+            &mut rows,
+            "cites",
+            result.cites.iter().map(|id| match cited(id) {
+                Some(r) => format!("{r}, {}: {}", r.level, r.says),
+                None => id.clone(),
+            }),
+        );
+        list(&mut rows, "message", result.message.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
+        rows.extend(judged.entry.map(|entry| format!("expected: {}", quoted(&entry.reason))));
+    }
+    list(&mut rows, "notes", result.notes.iter().cloned());
+    list(&mut rows, "findings", result.findings.iter().cloned());
+    if !quiet {
+        rows.extend(result.at.iter().map(|at| format!("at: {}", quoted(at))));
+        list(&mut rows, "trace", trace::tail(&result.exchange, trace::TAIL).into_iter());
+        rows.push(format!("duration_ms: {}.{:03}", result.took.as_micros() / 1000, result.took.as_micros() % 1000));
+        rows.push(format!("again: {}", quoted(&result.reproduce)));
+    }
+    rows
+}
+
+/// A list by its name; nothing where it is empty.
+fn list(rows: &mut Vec<String>, name: &str, all: impl Iterator<Item = String>) {
+    let items: Vec<String> = all.map(|item| format!("  - {}", quoted(&item))).collect();
+    if !items.is_empty() {
+        rows.push(format!("{name}:"));
+        rows.extend(items);
+    }
+}
+
+/// A string as YAML and JSON both read it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(printable(text)).to_string()
+}
+
+/// Text that keeps to its line.
+fn line(text: &str) -> String {
+    printable(text).replace(['\n', '\t'], " ").trim().to_owned()
+}
+
+/// Text that keeps to its line and begins no directive.
+fn escaped(text: &str) -> String {
+    // The first `#` of ours stands in front of what is escaped, never inside.
+    line(text).replace('\\', "\\\\").replace('#', "\\#")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_begins_no_directive_and_no_line() {
+        assert_eq!(escaped("a # SKIP \\ \n not ok"), "a \\# SKIP \\\\   not ok");
+        assert_eq!(quoted("a\n\"b\": \u{1b}"), "\"a\\n\\\"b\\\": \\\\u{1b}\"");
+    }
+}
