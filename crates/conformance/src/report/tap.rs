@@ -2,8 +2,8 @@
 //!
 //! TAP knows *ok*, *not ok* and the directives SKIP and TODO, so: a failure that counts, an expected failure that passed and our
 //! own errors are *not ok*; what fails as expected is *not ok* with TODO, which no harness counts; blocked and skipped are *ok*
-//! with SKIP and the reason; a warning is *ok*. Whatever a reader may want to know of one stands below it as YAML, its strings
-//! quoted as JSON quotes them. A run that did not reach its end ends with `Bail out!`.
+//! with SKIP and the reason; a warning is *ok*. Whatever a reader may want to know of one stands below it as YAML, a
+//! string quoted as JSON quotes it, lines as a block. A run that did not reach its end ends with `Bail out!`.
 
 use super::{Judged, Report, cited, class_word, observation_word, printable, trace, verdict_word};
 use crate::summary::Standing;
@@ -76,7 +76,7 @@ fn diagnostics(judged: &Judged<'_>) -> Vec<String> {
         rows.push(format!("observation: {}", observation_word(result.observation)));
         rows.push(format!("class: {}", class_word(result.class)));
         rows.push(format!("says: {}", quoted(&result.says)));
-        list(
+        block(
             &mut rows,
             "cites",
             result.cites.iter().map(|id| match cited(id) {
@@ -84,26 +84,30 @@ fn diagnostics(judged: &Judged<'_>) -> Vec<String> {
                 None => id.clone(),
             }),
         );
-        list(&mut rows, "message", result.message.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
+        block(&mut rows, "message", result.message.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
         rows.extend(judged.entry.map(|entry| format!("expected: {}", quoted(&entry.reason))));
     }
-    list(&mut rows, "notes", result.notes.iter().cloned());
-    list(&mut rows, "findings", result.findings.iter().cloned());
+    block(&mut rows, "notes", result.notes.iter().cloned());
+    block(&mut rows, "findings", result.findings.iter().cloned());
     if !quiet {
         rows.extend(result.at.iter().map(|at| format!("at: {}", quoted(at))));
-        list(&mut rows, "trace", trace::tail(&result.exchange, trace::TAIL).into_iter());
+        block(&mut rows, "trace", trace::tail(&result.exchange, trace::TAIL).into_iter());
         rows.push(format!("duration_ms: {}.{:03}", result.took.as_micros() / 1000, result.took.as_micros() % 1000));
         rows.push(format!("again: {}", quoted(&result.reproduce)));
     }
     rows
 }
 
-/// A list by its name; nothing where it is empty.
-fn list(rows: &mut Vec<String>, name: &str, all: impl Iterator<Item = String>) {
-    let items: Vec<String> = all.map(|item| format!("  - {}", quoted(&item))).collect();
-    if !items.is_empty() {
-        rows.push(format!("{name}:"));
-        rows.extend(items);
+/// Lines by their name, as a block that keeps them as they are; nothing where there are none. Not as a list of strings: the
+/// reader of Perl's `prove` takes an item with a colon for a mapping.
+fn block(rows: &mut Vec<String>, name: &str, all: impl Iterator<Item = String>) {
+    let lines: Vec<String> = all.map(|line| printable(&line).replace(['\n', '\t'], " ")).collect();
+    // The first line's indentation is that of the block.
+    let lines = lines.iter().enumerate().map(|(at, line)| if at == 0 { line.trim() } else { line.trim_end() });
+    let lines: Vec<String> = lines.filter(|line| !line.is_empty()).map(|line| format!("  {line}")).collect();
+    if !lines.is_empty() {
+        rows.push(format!("{name}: |"));
+        rows.extend(lines);
     }
 }
 
