@@ -5,6 +5,7 @@
 
 mod ci;
 mod cmd;
+mod docs;
 mod lab;
 mod reqs;
 mod tidy;
@@ -21,6 +22,7 @@ cargo xtask COMMAND
   ci [STEP]…          all that a change must pass, or the named steps only; `ci --list` names them
   tidy                the project's own rules on its files
   reqs [--bless]      check the requirement catalogue, or write the constants made from it
+  docs [--bless]      check the pages of docs/checks, or write them from the scripts
   vectors [ARGS]      check the byte vectors; `vectors --captures FILE…` takes captures through the codec and back
   bless               accept what the snapshot tests and the catalogue's constants now are
   lab [COMMAND]       the suite against Linux's own target in a guest; `lab help` says more";
@@ -47,6 +49,7 @@ fn dispatch(args: &[String]) -> Result<u8, String> {
         "ci" => ci::run(rest),
         "tidy" => tidy::run(rest).map(|()| 0),
         "reqs" => reqs::run(rest).map(|()| 0),
+        "docs" => docs::run(rest).map(|()| 0),
         "vectors" => vectors::run(rest).map(|()| 0),
         "bless" => bless().map(|()| 0),
         "lab" => lab::run(rest).map(|ending| match ending {
