@@ -168,7 +168,12 @@ fn section(text: &mut String, check: &SuiteCheck) {
     }
     for id in check.cites() {
         let _ = match nvmf_spec::requirement(&id) {
-            Some(r) => writeln!(text, "- {} ({}, {}), {}: {}", r.id, inline(r.spec), inline(r.section), r.level, inline(r.says)),
+            Some(r) => {
+                let since = r.since.map_or_else(String::new, |revision| format!(" since {revision}"));
+                let until = r.until.map_or_else(String::new, |revision| format!(" until {revision}"));
+                let level = format!("{}{since}{until}", r.level);
+                writeln!(text, "- {} ({}, {}), {level}: {}", r.id, inline(r.spec), inline(r.section), inline(r.says))
+            }
             None => writeln!(text, "- {}", inline(&id)),
         };
     }
