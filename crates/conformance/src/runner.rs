@@ -7,7 +7,7 @@ use std::time::Duration;
 use nvmf_capture::{Exchange, Judge};
 use nvmf_scenario::ast::{Expr, Grade};
 use nvmf_scenario::golden;
-use nvmf_scenario::player::{Peer, Played, Player, Scope, Seen, Stop, StopKind};
+use nvmf_scenario::player::{EvalError, Peer, Played, Player, Scope, Seen, Stop, StopKind};
 use nvmf_scenario::value::{Val, compare};
 use nvmf_seam::Network;
 use nvmf_spec::Side;
@@ -295,9 +295,11 @@ impl<'a> Runner<'a> {
         vars.insert("lba".into(), Val::Int(self.first_block()));
         let names = peer.names();
         for (name, value) in item.case.map_or(&[][..], |c| &c.values) {
-            match fixed(value, &names) {
+            match Scope(&names).eval(value) {
                 Ok(v) => vars.insert(name.clone(), v),
-                Err(why) => return self.error(item, item.case.map_or(0, |c| c.place.line), &why),
+                // the peer's fault, which another check judges; anything else is the script's
+                Err(why @ EvalError::Fact(_)) => return self.not_run(item, Verdict::Blocked, &why.to_string()),
+                Err(why) => return self.error(item, item.case.map_or(0, |c| c.place.line), &why.to_string()),
             };
         }
         if let Some(n) = &script.writes {
