@@ -1,11 +1,18 @@
 //! What holds for every table of `nvmf-wire`, and for the readers of what is variable, whatever the bytes are.
 
 use bytes::Bytes;
-use nvmf_wire::identify::{Descriptor, Nidt, read_descriptors, read_namespace_list, write_descriptors};
+use nvmf_wire::Cntlid;
+use nvmf_wire::identify::sets::read_entries;
+use nvmf_wire::identify::{
+    Descriptor, Nidt, SecondaryController, controller_list, read_command_sets, read_controller_list, read_descriptors,
+    read_namespace_list, write_descriptors,
+};
 use nvmf_wire::layout::{Field, Layout, Value};
-use nvmf_wire::log::read_ana;
+use nvmf_wire::log::extended::{AttributeType, write_attributes};
+use nvmf_wire::log::{ExtendedAttribute, ExtendedDiscoveryEntry, read_ana, read_attributes, read_ave, read_extended_entries};
 use nvmf_wire::nqn::{Nqn, parse_uuid, uuid_text};
 use nvmf_wire::registry::{LAYOUTS, named};
+use nvmf_wire::reservation::{read_extended_status, read_status};
 use nvmf_wire::tcp::{Digests, Framer, Pdu, PduHead, PduType};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -204,7 +211,70 @@ proptest! {
         if let Ok((head, groups)) = read_ana(&page) {
             prop_assert_eq!(usize::from(head.groups()), groups.len());
         }
-        let _ = Nqn::from_field(&page);
+        if let Ok((head, list)) = read_status(&page) {
+            prop_assert_eq!(usize::from(head.regctl()), list.len());
+        }
+        if let Ok((head, list)) = read_extended_status(&page) {
+            prop_assert_eq!(usize::from(head.regctl()), list.len());
+        }
+        if let Ok(list) = read_entries::<SecondaryController>(&page) {
+            prop_assert_eq!(usize::from(page.first().copied().unwrap_or(0)), list.len());
+        }
+        let _ = (Nqn::from_field(&page), read_controller_list(&page), read_command_sets(&page));
+    }
+
+    /// Readers of entries with a length of their own take any bytes: whatever TEL, NUMEXAT, NUMREC and NUMATR say, what they give lies
+    /// inside the bytes.
+    #[test]
+    fn readers_of_long_entries_take_anything(
+        noise in noise(),
+        numbers in (0u64..5, any::<bool>()).prop_map(|(n, huge)| if huge { u64::MAX - n } else { n }),
+        tel in prop_oneof![Just(0u32), Just(u32::MAX), 225u32..300, 1025u32..1100],
+        small in 0u8..4,
+    ) {
+        let mut list = noise.clone();
+        list[1024..1028].copy_from_slice(&tel.to_le_bytes());
+        list[1028..1034].copy_from_slice(&[small, 0, 0, 0, 1, 0]);
+        list[1034..1036].copy_from_slice(&u16::from(small * 4).to_le_bytes());
+        if let Ok(attributes) = read_attributes(&list) {
+            prop_assert_eq!(attributes.len(), usize::from(small));
+        }
+        if let Ok(entries) = read_extended_entries(&list, numbers) {
+            prop_assert_eq!(entries.len() as u64, numbers);
+            prop_assert!(entries.iter().map(|e| e.len()).sum::<usize>() <= list.len());
+        }
+        let mut page = noise;
+        page[8..16].copy_from_slice(&numbers.to_le_bytes());
+        page[1024..1028].copy_from_slice(&tel.to_le_bytes());
+        page[1024 + 228] = small;
+        if let Ok((head, entries)) = read_ave(&page) {
+            prop_assert_eq!(head.numrec(), entries.len() as u64);
+        }
+    }
+
+    /// Attributes come back, unknown types as well; a value is filled up to a multiple of 4.
+    #[test]
+    fn attributes_come_back(list in vec((any::<u16>(), vec(any::<u8>(), 1..=64)), 0..6)) {
+        let list: Vec<ExtendedAttribute<'_>> =
+            list.iter().map(|(t, value)| ExtendedAttribute { kind: AttributeType(*t), value }).collect();
+        let tail = write_attributes(&list).expect("no value is empty or too long");
+        let head = ExtendedDiscoveryEntry::new().with(|s| s.tel((1032 + tail.len()) as u32).numexat(list.len() as u16));
+        let entry = [head.as_bytes().as_slice(), &tail, &[0xff; 9]].concat();
+        let again = read_attributes(&entry).map_err(|e| TestCaseError::fail(e.to_string()))?;
+        prop_assert_eq!(again.len(), list.len());
+        for (got, put) in again.iter().zip(&list) {
+            prop_assert_eq!((got.kind, got.value.len()), (put.kind, put.value.len().next_multiple_of(4)));
+            prop_assert_eq!(&got.value[..put.value.len()], put.value);
+        }
+    }
+
+    /// Controllers come back from a list.
+    #[test]
+    fn controllers_come_back(noise in noise(), n in 0usize..=2047) {
+        let ids: Vec<Cntlid> = noise.as_chunks::<2>().0.iter().take(n).map(|b| Cntlid(u16::from_le_bytes(*b))).collect();
+        let page = controller_list(ids.iter().copied());
+        prop_assert_eq!(page.len(), 4096);
+        prop_assert_eq!(read_controller_list(&page).map_err(|e| TestCaseError::fail(e.to_string()))?, ids);
     }
 
     /// Namespace descriptors come back, unknown types and odd lengths as well.

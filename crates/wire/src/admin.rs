@@ -58,6 +58,34 @@ layout! {
     /// Asynchronous Event Request command: no fields of its own. [Base 2.0, 5.2]
     pub struct AsyncEventRequest[64] of Sqe without 8..24, 40..64 {
     }
+
+    /// Namespace Management command; a create carries [`NamespaceCreate`], a delete no data. [Base 2.0, 5.23]
+    pub struct NamespaceManagement[64] of Sqe without 8..24, 40..64 {
+        sel: u8 @ 40 [3:0] "Select (SEL): 0 create, 1 delete",
+        csi: u8 @ 47 "Command Set Identifier (CSI), of a create",
+    }
+
+    /// What the host chooses of a new namespace of the NVM command set, 4096 bytes. [NVM Command Set 1.0, 4.1.6, Figure 105]
+    pub struct NamespaceCreate[4096] {
+        nsze: u64 @ 0 "Namespace Size (NSZE), blocks",
+        ncap: u64 @ 8 "Namespace Capacity (NCAP), blocks",
+        flbas_low: u8 @ 26 [3:0] "Formatted LBA Size (FLBAS): format, bits 3:0",
+        flbas_extended: bool @ 26 [4] "Formatted LBA Size (FLBAS): metadata at the end of the block",
+        flbas_high: u8 @ 26 [6:5] "Formatted LBA Size (FLBAS): format, bits 5:4",
+        dps_type: u8 @ 29 [2:0] "End-to-end Data Protection Settings (DPS): type, 0 off",
+        dps_first: bool @ 29 [3] "End-to-end Data Protection Settings (DPS): first bytes of the metadata",
+        nmic_shared: bool @ 30 [0] "Multi-path I/O and Namespace Sharing (NMIC): shared",
+        anagrpid: u32 @ 92 "ANA Group Identifier (ANAGRPID), 0 leaves it to the controller",
+        nvmsetid: u16 @ 100 "NVM Set Identifier (NVMSETID), 0 leaves it to the controller",
+        endgid: u16 @ 102 "Endurance Group Identifier (ENDGID), 0 leaves it to the controller",
+        lbstm: u64 @ 384 "Logical Block Storage Tag Mask (LBSTM)",
+        vs: [u8; 3072] @ 1024 "Vendor specific",
+    }
+
+    /// Namespace Attachment command; its data is a controller list ([`crate::identify::controller_list`]). [Base 2.0, 5.22]
+    pub struct NamespaceAttachment[64] of Sqe without 8..24, 40..64 {
+        sel: u8 @ 40 [3:0] "Select (SEL): 0 attach, 1 detach",
+    }
 }
 
 open_enum! {
@@ -80,7 +108,7 @@ open_enum! {
         RESERVATION_NOTIFICATION_MASK = 0x82 "Reservation Notification Mask",
         RESERVATION_PERSISTENCE = 0x83 "Reservation Persistence",
     }
-    /// Log Page Identifier (LID). [Base 2.0, 5.16.1, Figure 202]
+    /// Log Page Identifier (LID). [Base 2.0, 5.16.1, Figure 202; 71h to 73h: Base 2.1, 5.1.12.3]
     pub struct LogPage(u8) {
         SUPPORTED = 0x00 "Supported Log Pages",
         ERROR = 0x01 "Error Information",
@@ -91,6 +119,9 @@ open_enum! {
         ANA = 0x0c "Asymmetric Namespace Access",
         FEATURE_EFFECTS = 0x12 "Feature Identifiers Supported and Effects",
         DISCOVERY = 0x70 "Discovery",
+        HOST_DISCOVERY = 0x71 "Host Discovery",
+        AVE_DISCOVERY = 0x72 "AVE Discovery",
+        PULL_MODEL_DDC_REQUEST = 0x73 "Pull Model DDC Request",
         RESERVATION = 0x80 "Reservation Notification",
     }
     /// Controller or Namespace Structure (CNS) of Identify. [Base 2.0, 5.17, Figure 273]
@@ -99,10 +130,23 @@ open_enum! {
         CONTROLLER = 0x01 "Identify Controller",
         ACTIVE_NAMESPACES = 0x02 "Active Namespace ID list",
         NAMESPACE_DESCRIPTORS = 0x03 "Namespace Identification Descriptor list",
+        NVM_SETS = 0x04 "NVM Set List",
         NAMESPACE_CSI = 0x05 "I/O command set specific Identify Namespace",
         CONTROLLER_CSI = 0x06 "I/O command set specific Identify Controller",
         ACTIVE_NAMESPACES_CSI = 0x07 "I/O command set specific Active Namespace ID list",
         NAMESPACE_INDEPENDENT = 0x08 "I/O command set independent Identify Namespace",
+        ALLOCATED_NAMESPACES = 0x10 "Allocated Namespace ID list",
+        ALLOCATED_NAMESPACE = 0x11 "Identify Namespace, allocated NSID",
+        ATTACHED_CONTROLLERS = 0x12 "Namespace Attached Controller list",
+        CONTROLLERS = 0x13 "Controller list",
+        PRIMARY_CONTROLLER = 0x14 "Primary Controller Capabilities",
+        SECONDARY_CONTROLLERS = 0x15 "Secondary Controller list",
+        NAMESPACE_GRANULARITY = 0x16 "Namespace Granularity List",
+        UUIDS = 0x17 "UUID List",
+        DOMAINS = 0x18 "Domain List",
+        ENDURANCE_GROUPS = 0x19 "Endurance Group List",
+        ALLOCATED_NAMESPACES_CSI = 0x1a "I/O command set specific Allocated Namespace ID list",
+        ALLOCATED_NAMESPACE_CSI = 0x1b "I/O command set specific Identify Namespace, allocated NSID",
         COMMAND_SETS = 0x1c "I/O Command Set",
     }
 }

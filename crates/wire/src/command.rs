@@ -1,11 +1,14 @@
 //! The table of commands: name, code, layout, direction and data. Scripts, traces and the lint look commands up here.
 
 use crate::admin;
+use crate::authentication;
 use crate::connect::{Connect, ConnectData, Disconnect};
 use crate::layout::{Layout, Structure};
 use crate::nvm;
 use crate::property::{PropertyGet, PropertySet};
-use crate::sqe::{Direction, FabricsType, Opcode, Sqe};
+use crate::registration::{DiscoveryInformationManagement, RegistrationHeader};
+use crate::reservation;
+use crate::sqe::{Direction, FabricsType, IoOpcode, Opcode, Sqe};
 
 /// Where a command may be submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,8 @@ commands! {
     "Disconnect" Fabrics(FabricsType::DISCONNECT) Disconnect;
     "PropertyGet" Fabrics(FabricsType::PROPERTY_GET) PropertyGet;
     "PropertySet" Fabrics(FabricsType::PROPERTY_SET) PropertySet;
+    "AuthenticationSend" Fabrics(FabricsType::AUTHENTICATION_SEND) authentication::AuthenticationSend;
+    "AuthenticationReceive" Fabrics(FabricsType::AUTHENTICATION_RECEIVE) authentication::AuthenticationReceive;
     "Identify" Admin(Opcode::IDENTIFY) admin::Identify;
     "GetLogPage" Admin(Opcode::GET_LOG_PAGE) admin::GetLogPage;
     "SetFeatures" Admin(Opcode::SET_FEATURES) admin::SetFeatures;
@@ -57,9 +62,22 @@ commands! {
     "Abort" Admin(Opcode::ABORT) admin::Abort;
     "KeepAlive" Admin(Opcode::KEEP_ALIVE) admin::KeepAlive;
     "AsyncEventRequest" Admin(Opcode::ASYNC_EVENT_REQUEST) admin::AsyncEventRequest;
-    "Read" Io(crate::sqe::IoOpcode::READ) nvm::Read;
-    "Write" Io(crate::sqe::IoOpcode::WRITE) nvm::Write;
-    "Flush" Io(crate::sqe::IoOpcode::FLUSH) nvm::Flush;
+    "NamespaceManagement" Admin(Opcode::NAMESPACE_MANAGEMENT) admin::NamespaceManagement, admin::NamespaceCreate;
+    "NamespaceAttachment" Admin(Opcode::NAMESPACE_ATTACHMENT) admin::NamespaceAttachment;
+    "DiscoveryInformationManagement" Admin(Opcode::DISCOVERY_INFORMATION_MANAGEMENT) DiscoveryInformationManagement, RegistrationHeader;
+    "Read" Io(IoOpcode::READ) nvm::Read;
+    "Write" Io(IoOpcode::WRITE) nvm::Write;
+    "Flush" Io(IoOpcode::FLUSH) nvm::Flush;
+    "WriteUncorrectable" Io(IoOpcode::WRITE_UNCORRECTABLE) nvm::WriteUncorrectable;
+    "Compare" Io(IoOpcode::COMPARE) nvm::Compare;
+    "WriteZeroes" Io(IoOpcode::WRITE_ZEROES) nvm::WriteZeroes;
+    "DatasetManagement" Io(IoOpcode::DATASET_MANAGEMENT) nvm::DatasetManagement;
+    "Verify" Io(IoOpcode::VERIFY) nvm::Verify;
+    "Copy" Io(IoOpcode::COPY) nvm::Copy;
+    "ReservationRegister" Io(IoOpcode::RESERVATION_REGISTER) reservation::ReservationRegister, reservation::RegisterData;
+    "ReservationReport" Io(IoOpcode::RESERVATION_REPORT) reservation::ReservationReport;
+    "ReservationAcquire" Io(IoOpcode::RESERVATION_ACQUIRE) reservation::ReservationAcquire, reservation::AcquireData;
+    "ReservationRelease" Io(IoOpcode::RESERVATION_RELEASE) reservation::ReservationRelease, reservation::ReleaseData;
 }
 
 impl CommandKind {

@@ -1,6 +1,6 @@
 //! Completion Queue Entry (CQE), 16 bytes. [Base 2.0, 3.3.3.2, Figures 89 to 92; FAB-CMD-11]
 
-use crate::open::{Cid, Cntlid};
+use crate::open::{Cid, Cntlid, Nsid};
 use crate::status::Status;
 
 layout! {
@@ -46,6 +46,16 @@ layout! {
     pub struct QueuesGranted[16] of Cqe without 0..4 {
         nsqa: u16 @ 0 "Number of I/O Submission Queues Allocated (NSQA), 0's based",
         ncqa: u16 @ 2 "Number of I/O Completion Queues Allocated (NCQA), 0's based",
+    }
+
+    /// Copy completion after a failure. [NVM Command Set 1.0, 3.2.2.1]
+    pub struct CopyFailed[16] of Cqe without 0..4 {
+        range: u32 @ 0 "Lowest source range that was not copied; 0 also where nothing was written",
+    }
+
+    /// Namespace Management completion: the namespace that a create made. [Base 2.0, 5.23]
+    pub struct NamespaceCreated[16] of Cqe without 0..4 {
+        nsid: Nsid @ 0 "Namespace Identifier (NSID)",
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! What it is not: no state, no I/O, no clock. Whether a field is right at a given moment is for `engine` and `capture`.
 //!
-//! All NVMe structures are little-endian [Base 2.0, 1.4.2]. Read [`layout`] first, then [`sqe`] and [`tcp`].
+//! All NVMe structures are little-endian [Base 2.0, 1.4.2]. Read [`mod@layout`] first, then [`sqe`] and [`tcp`].
 #![no_std]
 #![deny(missing_docs)]
 
@@ -21,6 +21,7 @@ pub mod open;
 pub mod value;
 
 pub mod admin;
+pub mod authentication;
 pub mod command;
 pub mod connect;
 pub mod cqe;
@@ -29,7 +30,9 @@ pub mod log;
 pub mod nqn;
 pub mod nvm;
 pub mod property;
+pub mod registration;
 pub mod registry;
+pub mod reservation;
 pub mod sgl;
 pub mod sqe;
 pub mod status;

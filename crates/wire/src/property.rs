@@ -38,6 +38,7 @@ layout! {
         nsss: bool @ 7 [2] "NVM Subsystem Shutdown Supported (NSSS)",
         crwms: bool @ 7 [3] "Controller Ready With Media Support (CRWMS)",
         crims: bool @ 7 [4] "Controller Ready Independent of Media Support (CRIMS)",
+        nsses: bool @ 7 [5] "NVM Subsystem Shutdown Enhancements Supported (NSSES); later than 2.0",
     }
 
     /// Version (VS), offset 8h. [Base 2.0, 3.1.3.2]
@@ -69,7 +70,17 @@ layout! {
         st: bool @ 0 [6] "Shutdown Type (ST)",
     }
 
-    /// Controller Ready Timeouts (CRTO), offset 68h. [Base 2.0, 3.1.3.19]
+    /// NVM Subsystem Reset (NSSR), offset 20h; reads as 0. [Base 2.0, 3.1.3.7]
+    pub struct Nssr[4] {
+        nssrc: u32 @ 0 "NVM Subsystem Reset Control (NSSRC)" = "nvme.fabrics.cmd.prop_attr.set.nssr.nssrc",
+    }
+
+    /// NVM Subsystem Shutdown (NSSD), offset 64h. [Base 2.0, 3.1.3.20, Figure 61]
+    pub struct Nssd[4] {
+        nssc: u32 @ 0 "NVM Subsystem Shutdown Control (NSSC)",
+    }
+
+    /// Controller Ready Timeouts (CRTO), offset 68h. [Base 2.0, 3.1.3.21, Figure 62]
     pub struct Crto[4] {
         crwmt: u16 @ 0 "Controller Ready With Media Timeout (CRWMT), 500 ms units",
         crimt: u16 @ 2 "Controller Ready Independent of Media Timeout (CRIMT), 500 ms units",
@@ -105,3 +116,9 @@ impl Property {
 
 /// The value that, written to NSSR, resets the NVM subsystem: "NVMe". [Base 2.0, 3.1.3.7]
 pub const NSSR_RESET: u32 = 0x4e56_4d65;
+
+/// The value that, written to NSSD, shuts the NVM subsystem down normally: "Nrml". [Base 2.0, 3.1.3.20]
+pub const NSSD_NORMAL: u32 = 0x4e72_6d6c;
+
+/// The value that, written to NSSD, shuts the NVM subsystem down abruptly: "Abpt". [Base 2.0, 3.1.3.20]
+pub const NSSD_ABRUPT: u32 = 0x4162_7074;

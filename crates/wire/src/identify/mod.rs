@@ -1,16 +1,22 @@
 //! Identify data structures, one 4096-byte page a CNS. [Base 2.0, 5.17, Figure 273]
 //!
 //! [`controller`] and [`namespace`] have the fixed tables; [`lists`] reads and writes what is variable: namespace lists and
-//! namespace identification descriptors. Start with [`IdentifyController`].
+//! namespace identification descriptors; [`sets`] has controllers, NVM sets, domains and combinations of command sets. Start with
+//! [`IdentifyController`].
 
 pub mod controller;
 pub mod lists;
 pub mod namespace;
+pub mod sets;
 
 pub use controller::{ControllerType, DiscoveryType, IdentifyController, PowerState};
 pub use lists::{Descriptor, NamespaceDescriptor, Nidt, namespace_list, read_descriptors, read_namespace_list, write_descriptors};
 pub use namespace::{
     ExtendedLbaFormat, IdentifyControllerNvm, IdentifyNamespace, IdentifyNamespaceIndependent, IdentifyNamespaceNvm, LbaFormat,
+};
+pub use sets::{
+    CommandSetVector, ControllerListHead, Domain, NamespaceGranularity, NamespaceGranularityHead, NvmSet, PrimaryController,
+    SecondaryController, UuidEntry, command_sets, controller_list, read_command_sets, read_controller_list, read_id_list,
 };
 
 /// Length in bytes of every Identify data structure. [Base 2.0, 5.17]

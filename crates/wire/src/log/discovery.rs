@@ -4,7 +4,7 @@ use crate::open::Cntlid;
 use crate::value::{Ascii, Text};
 
 layout! {
-    /// Header of the discovery log page, 1024 bytes. [Base 2.0, 5.16.1.23, Figure 264; DLPF and TDLPL: Base 2.1, Figure 294]
+    /// Header of the discovery log page, 1024 bytes. [Base 2.0, 5.16.1.23, Figure 264; DLPF and TDLPL: Base 2.1, Figure 296]
     pub struct DiscoveryHeader[1024] {
         genctr: u64 @ 0 "Generation Counter (GENCTR)" = "nvme.cmd.get_logpage.identify.genctr",
         numrec: u64 @ 8 "Number of Records (NUMREC)" = "nvme.cmd.get_logpage.identify.numrec",
@@ -15,7 +15,7 @@ layout! {
         tdlpl: u32 @ 20 "Total Discovery Log Page Length (TDLPL), bytes",
     }
 
-    /// Discovery log page entry, 1024 bytes. [Base 2.0, 5.16.1.23, Figure 265; ZHIDS, TASC and EFLAGS: Base 2.1, Figure 295]
+    /// Discovery log page entry, 1024 bytes. [Base 2.0, 5.16.1.23, Figure 265; ZHIDS, TASC and EFLAGS: Base 2.1, Figure 294]
     pub struct DiscoveryEntry[1024] {
         trtype: TransportType @ 0 "Transport Type (TRTYPE)" = "nvme.cmd.get_logpage.identify.rcrd.trtype",
         adrfam: AddressFamily @ 1 "Address Family (ADRFAM)" = "nvme.cmd.get_logpage.identify.rcrd.adrfam",
@@ -66,7 +66,7 @@ open_enum! {
         FC = 4 "Fibre Channel",
         LOOP = 254 "intra-host loopback",
     }
-    /// Subsystem Type (SUBTYPE). [Base 2.0, 5.16.1.23, Figure 265; 3: Base 2.1, Figure 295]
+    /// Subsystem Type (SUBTYPE). [Base 2.0, 5.16.1.23, Figure 265; 3: Base 2.1, Figure 294]
     pub struct SubsystemType(u8) {
         REFERRAL = 1 "referral to another discovery service",
         NVM = 2 "NVM subsystem",
