@@ -11,10 +11,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("seam", &["wire"]),
     ("engine", &["seam", "wire", "spec"]),
     ("capture", &["wire", "spec"]),
-    ("fabric", &["engine", "capture", "seam", "wire", "spec"]),
-    ("net", &["engine", "capture", "seam", "wire", "spec"]),
-    ("scenario", &["fabric", "net", "engine", "capture", "seam", "wire", "spec"]),
-    ("conformance", &["scenario", "fabric", "net", "engine", "capture", "seam", "wire", "spec"]),
+    ("fabric", &["engine", "seam", "wire", "spec"]),
+    ("net", &["engine", "seam", "wire", "spec"]),
+    ("scenario", &["capture", "seam", "wire", "spec"]),
+    ("conformance", &["scenario", "capture", "seam", "wire", "spec"]),
     ("nvmfspec", &["conformance", "scenario", "fabric", "net", "engine", "capture", "seam", "wire", "spec"]),
 ];
 
