@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::{cmd, lab, reqs, tidy, vectors};
+use crate::{cmd, docs, lab, reqs, tidy, vectors};
 
 struct Step {
     name: &'static str,
@@ -29,6 +29,7 @@ const STEPS: &[Step] = &[
         what: "the requirement catalogue and the constants made from it",
         run: || reqs::run(&[]).map(|()| Done::Passed),
     },
+    Step { name: "docs", what: "the pages of the checks", run: || docs::run(&[]).map(|()| Done::Passed) },
     Step { name: "deny", what: "licences and sources of the packages used", run: deny },
     Step {
         name: "clippy",

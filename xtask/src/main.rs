@@ -24,7 +24,7 @@ cargo xtask COMMAND
   reqs [--bless]      check the requirement catalogue, or write the constants made from it
   docs [--bless]      check the pages of docs/checks, or write them from the scripts
   vectors [ARGS]      check the byte vectors; `vectors --captures FILE…` takes captures through the codec and back
-  bless               accept what the snapshot tests and the catalogue's constants now are
+  bless               accept what the snapshot tests, the catalogue's constants and the pages of the checks now are
   lab [COMMAND]       the suite against Linux's own target in a guest; `lab help` says more";
 
 fn main() -> ExitCode {
@@ -81,5 +81,7 @@ fn conformance(args: &[String]) -> Result<u8, String> {
 
 fn bless() -> Result<(), String> {
     cmd::run(cmd::cargo(["test", "--workspace", "--quiet"])?.env("INSTA_UPDATE", "always"))?;
-    reqs::run(&["--bless".to_owned()])
+    let bless = ["--bless".to_owned()];
+    reqs::run(&bless)?;
+    docs::run(&bless)
 }
