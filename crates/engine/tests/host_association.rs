@@ -32,12 +32,15 @@ impl Seen {
 
 /// What it answers: dword 0 and 1, and a status; or nothing.
 type Answer = Option<(u64, u16)>;
+type Oddity = Box<dyn FnMut(&Seen) -> Option<Answer>>;
+/// Offset, length and RAE of a request for a part of the log.
+type Asked = (u64, u32, bool);
 
 struct Rig {
     host: Association,
     now: Instant,
     /// Answers that differ from those of a plain controller.
-    odd: Box<dyn FnMut(&Seen) -> Option<Answer>>,
+    odd: Oddity,
     seen: Vec<Seen>,
     sqhd: [u16; 4],
     enabled: bool,
@@ -384,7 +387,7 @@ fn header(genctr: u64, numrec: u64) -> Vec<u8> {
 }
 
 /// A log of `entries` whose generation at each read of a header is the next of `generations`.
-fn read_log(offsets: bool, entries: usize, generations: &[u64]) -> (Result<usize, DiscoveryError>, Vec<(u64, u32, bool)>) {
+fn read_log(offsets: bool, entries: usize, generations: &[u64]) -> (Result<usize, DiscoveryError>, Vec<Asked>) {
     let page: Vec<u8> = (0..entries).flat_map(|n| *DiscoveryEntry::new().with(|s| s.portid(n as u16)).as_bytes()).collect();
     let (mut reader, mut asked, mut n) = (LogReader::new(offsets), Vec::new(), 0);
     loop {

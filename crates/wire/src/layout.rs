@@ -1,6 +1,6 @@
 //! The table of a structure, and what follows from it: reading, writing, printing, comparing, finding reserved bits.
 //!
-//! [`layout!`] turns one table into a view over `[u8; N]` with typed getters (`x.cid()`), typed setters (`x.set().cid(c)`)
+//! `layout!` turns one table into a view over `[u8; N]` with typed getters (`x.cid()`), typed setters (`x.set().cid(c)`)
 //! and a [`Layout`] that scripts, traces, vectors and reports walk by field name.
 
 use alloc::borrow::ToOwned;
@@ -105,7 +105,7 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// A view declared with [`layout!`].
+/// A view declared with `layout!`.
 pub trait Structure: Sized + Copy {
     /// Its table.
     const LAYOUT: &'static Layout;

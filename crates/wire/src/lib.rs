@@ -1,6 +1,6 @@
 //! Every byte layout of NVMe over Fabrics that this project knows, each declared once.
 //!
-//! What it is: views ([`Sqe`], [`Cqe`], [`tcp::R2t`] …) declared with [`layout!`] as tables of fields, open enums for coded
+//! What it is: views ([`Sqe`], [`Cqe`], [`tcp::R2t`] …) declared with `layout!` as tables of fields, open enums for coded
 //! values, the NVMe/TCP framing with digests and padding, and the NQN grammar. *Any* bytes are a valid view: a conformance
 //! tool has to send and record illegal values, so judging is separate from reading.
 //!

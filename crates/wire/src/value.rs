@@ -2,7 +2,7 @@
 
 use crate::layout::{Kind, load_bits, store_bits};
 
-/// A type that a field of [`crate::layout!`] may have.
+/// A type that a field of `layout!` may have.
 pub trait FieldType: Copy {
     /// How it is shown.
     const KIND: Kind;

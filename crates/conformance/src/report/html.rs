@@ -1,7 +1,7 @@
 //! The runs as one HTML page that stands alone: what is mailed, or kept beside a build.
 //!
 //! Nothing is loaded and nothing runs: the style is in the page, folding is HTML's own, and a policy in its head forbids the rest,
-//! so that even text that slipped through would stay text. All text goes through [`text`]. What needs attention comes first and
+//! so that even text that slipped through would stay text. All text goes through `text`. What needs attention comes first and
 //! unfolded; passes come last, folded. Each check has its trace, folded.
 
 use super::{Judged, Report, cited, class_word, observation_word, printable, trace, verdict_word};

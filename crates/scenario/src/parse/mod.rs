@@ -1,5 +1,5 @@
-//! From text to [`crate::ast`]: [`lines`] cuts a file into lines with indentation, [`atom`] reads what stands in one line (nom),
-//! [`stmt`] statements, [`head`] the head of a script and the file as a whole.
+//! From text to [`crate::ast`]: `lines` cuts a file into lines with indentation, `atom` reads what stands in one line (nom),
+//! `stmt` statements, `head` the head of a script and the file as a whole.
 
 mod atom;
 mod head;

@@ -1,8 +1,8 @@
 //! The raw player: plays a check's statements against a peer. It builds every byte itself, may send anything, and owns its
 //! connections; the engine's host has no part in it (design invariant I2).
 //!
-//! [`Player`] walks the statements; [`conn`] is a connection, [`compose`] makes PDUs from fields, [`expect`] judges what comes,
-//! [`verbs`] does whole commands and the way up to an association, [`eval`] expressions.
+//! [`Player`] walks the statements; `conn` is a connection, `compose` makes PDUs from fields, `expect` judges what comes,
+//! `verbs` does whole commands and the way up to an association, `eval` expressions.
 
 mod compose;
 mod conn;
