@@ -28,6 +28,8 @@ pub struct Plan<'a> {
     pub detached: bool,
     /// Whether not to try hardware virtualisation.
     pub no_kvm: bool,
+    /// How many processors it has; the kernel's host makes no more I/O queues than that.
+    pub cpus: u8,
 }
 
 /// A guest that answers.
@@ -240,7 +242,7 @@ fn qemu(plan: &Plan<'_>, accel: &str, port: u16, discovery_port: u16) -> Result<
     );
     let net = format!("user,id=net0,hostfwd=tcp:127.0.0.1:{port}-:4420,hostfwd=tcp:127.0.0.1:{discovery_port}-:8009");
     command
-        .args(["-accel", accel, "-cpu", cpu, "-m", "384", "-smp", "1"])
+        .args(["-accel", accel, "-cpu", cpu, "-m", "384", "-smp", &plan.cpus.to_string()])
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
         .arg("-kernel")
         .arg(&plan.image.kernel)

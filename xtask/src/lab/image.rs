@@ -36,6 +36,7 @@ const SPARE_MODULES: &[&str] = &["loop", "brd", "ext4"];
 
 const INIT: &str = include_str!("../../lab/init");
 const TARGET: &str = include_str!("../../lab/target.sh");
+const HOST: &str = include_str!("../../lab/host.sh");
 
 /// The guest's files under `dir`, made now unless they are there and were made from the same inputs.
 pub fn build(dir: &Path, force: bool) -> Result<Image, Trouble> {
@@ -73,7 +74,7 @@ fn open(image: &Path) -> Result<Image, String> {
 
 /// All that the image is made from except the packages' versions: those are taken when it is made, and stay.
 fn inputs() -> String {
-    format!("image 1\n{SUITE} {KERNEL_PACKAGE} {PACKAGES:?}\n{BOOT_MODULES:?} {SPARE_MODULES:?}\n{INIT}\n{TARGET}")
+    format!("image 1\n{SUITE} {KERNEL_PACKAGE} {PACKAGES:?}\n{BOOT_MODULES:?} {SPARE_MODULES:?}\n{INIT}\n{TARGET}\n{HOST}")
 }
 
 /// Debian packages in a folder.
@@ -187,6 +188,7 @@ fn assemble(tree: &Path, image: &Path) -> Result<String, String> {
     }
     archive.file("init", 0o755, INIT.as_bytes());
     archive.file("target.sh", 0o644, TARGET.as_bytes());
+    archive.file("host.sh", 0o644, HOST.as_bytes());
     archive.file("bin/busybox", 0o755, &read(&tree.join("usr/bin/busybox"))?);
     archive.file("usr/sbin/nvme", 0o755, &read(&tree.join("usr/sbin/nvme"))?);
     archive.link("lib64", "usr/lib64");

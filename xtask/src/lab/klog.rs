@@ -44,6 +44,51 @@ pub fn complaints(log: &str) -> Vec<&str> {
         .collect()
 }
 
+/// What the kernel's NVMe host says at level warning though its controller does what the text says, and why that is so.
+const HOST_MAY_SAY: &[(&str, &str)] = &[
+    (
+        "Failed to configure AEN (cfg 80000000)",
+        "at a discovery controller connected with KATO 0, which has no events to offer (DISC-CTRL-14): Set Features is refused",
+    ),
+    ("bad crto:0", "CRTO is reserved at a discovery controller and reads as 0 (FAB-PROP-05, FAB-PROP-13), CAP.CRMS is set at any"),
+    ("resetting controller", "`nvme reset` asked for it; a controller that is lost gives `starting error recovery`"),
+    ("no usable path - requeuing I/O", "a write waits while the controller is reset"),
+];
+
+/// What the kernel's NVMe host said at level warning or worse.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct HostErrors<'a> {
+    /// Complaints about what its controller did.
+    pub wrong: Vec<&'a str>,
+    /// Lines that do not blame the controller rightly, each once, with the reason.
+    pub allowed: Vec<(&'a str, &'static str)>,
+}
+
+/// Judges records as `/dev/kmsg` gives them, for their level; also what [`complaints`] finds.
+pub fn host_errors(kmsg: &str) -> HostErrors<'_> {
+    const WARNING: u32 = 4;
+    let mut found = HostErrors::default();
+    for record in kmsg.lines().filter(|line| !line.starts_with(' ')) {
+        let Some((head, said)) = record.split_once(';') else { continue };
+        // the priority is facility times eight and the level
+        let level = head.split(',').next().and_then(|n| n.parse::<u32>().ok()).map_or(0, |n| n % 8);
+        let of_host = ["nvme ", "nvme_", "nvme-", "block nvme"].iter().any(|start| said.starts_with(start));
+        let io_error = said.contains("I/O error, dev nvme") || said.contains("Buffer I/O error on dev nvme");
+        if !complaints(said).is_empty() {
+            found.wrong.push(said);
+        } else if level <= WARNING && (of_host || io_error) {
+            match HOST_MAY_SAY.iter().find(|(part, _)| said.contains(part)) {
+                None => found.wrong.push(said),
+                Some((part, reason)) if !found.allowed.iter().any(|(line, _)| line.contains(part)) => {
+                    found.allowed.push((said, reason));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +100,21 @@ mod tests {
         let text = readable(kmsg);
         assert_eq!(text.lines().next(), Some("[    5.140900] nvmet: adding nsid 1"));
         assert_eq!(complaints(&text), ["[    6.000001] WARNING: CPU: 0 PID: 1 at x.c:1"]);
+    }
+    #[test]
+    fn what_the_host_says_is_judged_by_its_level() {
+        let kmsg = "6,1,1000,-;nvme nvme0: creating 1 I/O queues.\n3,2,2000,-;nvme nvme0: Failed to configure AEN (cfg 80000000)\n\
+                    3,3,3000,-;nvme nvme0: Property Set error: 880, offset 0x14\n4,4,4000,-;nvmet: something of the target\n\
+                    3,5,5000,-;I/O error, dev nvme0n1, sector 8\n3,6,6000,-;nvme nvme1: Failed to configure AEN (cfg 80000000)\n\
+                    4,7,7000,-;WARNING: CPU: 0 PID: 1 at x.c:1\n";
+        let found = host_errors(kmsg);
+        let wrong = [
+            "nvme nvme0: Property Set error: 880, offset 0x14",
+            "I/O error, dev nvme0n1, sector 8",
+            "WARNING: CPU: 0 PID: 1 at x.c:1",
+        ];
+        assert_eq!(found.wrong, wrong);
+        let allowed: Vec<&str> = found.allowed.iter().map(|(line, _)| *line).collect();
+        assert_eq!(allowed, ["nvme nvme0: Failed to configure AEN (cfg 80000000)"]);
     }
 }

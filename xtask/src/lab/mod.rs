@@ -1,11 +1,13 @@
-//! The lab: a Linux guest whose kernel is the NVMe/TCP target, and our suite run against it.
+//! The lab: a Linux guest whose kernel is the NVMe/TCP target, and our suite run against it; or its host, and our target.
 //!
 //! `build` makes the guest ([`image`]), `up` boots one for a developer, `run` boots one, judges it with `nvmfspec
-//! conformance`, reads its kernel log ([`klog`]) and ends it. The guest is reached through a forwarded loopback port.
+//! conformance`, reads its kernel log ([`klog`]) and ends it; `host` lets its kernel's host use our target ([`host`]), and
+//! `run` does some of that too. The guest is reached through a forwarded loopback port.
 //! A machine that cannot run it says why and that is no failure, unless `--require` is given.
 
 mod cpio;
 mod guest;
+mod host;
 mod image;
 mod klog;
 mod machine;
@@ -25,7 +27,10 @@ pub const USAGE: &str = "\
 cargo xtask lab [COMMAND] [OPTIONS] [-- ARGS]
 
   run (default)  boot a guest, run the conformance suite against its kernel's target, judge its kernel log, end it;
-                 ARGS go to `nvmfspec conformance`, e.g. `cargo xtask lab run -- --filter tcp/icreq`
+                 ARGS go to `nvmfspec conformance`, e.g. `cargo xtask lab run -- --filter tcp/icreq`;
+                 without them the kernel's host then does the short form of `lab host`
+  host           boot a guest, let its kernel's host use `nvmfspec target`, judge its kernel log and the traffic, end it;
+                 ARGS go to `nvmfspec target`, e.g. `cargo xtask lab host -- --fault tcp-r2t-nothing`
   build          only make the guest, from Debian packages; done once, kept until its inputs change
   up             boot a guest and keep it running; Ctrl-C ends it
   up --detach    the same in the background, described in .lab/guest.json; `lab down` ends it
@@ -33,7 +38,7 @@ cargo xtask lab [COMMAND] [OPTIONS] [-- ARGS]
   down           end the guest that `up` started
 
   --dir DIR      where the guest's files lie (.lab in the workspace)
-  --full         run: checks of class destructive too
+  --full         run: checks of class destructive too; host: more data, keep alive over a minute
   --limit S      run: give up after S seconds (1200)
   --force        build: make the guest anew
   --no-kvm       software emulation even where /dev/kvm opens
@@ -41,6 +46,10 @@ cargo xtask lab [COMMAND] [OPTIONS] [-- ARGS]
 
 /// The subsystem that the suite judges; xtask/lab/target.sh sets it up.
 const NQN: &str = "nqn.2026-01.org.example:lab:sub1";
+/// Processors of a guest whose target is judged: one is what a busy machine emulates best.
+const CPUS: u8 = 1;
+/// Processors of a guest whose host is judged: it makes an I/O queue for each.
+const HOST_CPUS: u8 = 4;
 /// Known deviations of the guest's kernel.
 const EXPECTATIONS: &str = "tests/expect/linux-6.12.toml";
 
@@ -104,7 +113,7 @@ impl Options {
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
             match arg.as_str() {
-                "run" | "build" | "up" | "down" | "help" if first => options.command.clone_from(arg),
+                "run" | "host" | "build" | "up" | "down" | "help" if first => options.command.clone_from(arg),
                 "-h" | "--help" => options.command = "help".into(),
                 "--dir" => options.dir = std::path::absolute(value()?).map_err(|e| e.to_string())?,
                 "--limit" => {
@@ -137,6 +146,7 @@ impl Options {
             }
             "up" => self.up(),
             "exec" => self.exec(),
+            "host" => self.serve(),
             "down" => {
                 guest::stop(&self.up_dir()).map_err(Trouble::Fail)?;
                 let _ = fs::remove_file(self.dir.join("guest.json"));
@@ -155,11 +165,11 @@ impl Options {
         self.dir.join("up")
     }
 
-    fn boot(&self, dir: PathBuf, limit_s: u64) -> Result<Guest, Trouble> {
+    fn boot(&self, dir: PathBuf, limit_s: u64, cpus: u8) -> Result<Guest, Trouble> {
         let image = self.image()?;
         let started = Instant::now();
-        let guest = Guest::boot(&Plan { image: &image, dir, limit_s, detached: self.detach, no_kvm: self.no_kvm })
-            .map_err(Trouble::Fail)?;
+        let plan = Plan { image: &image, dir, limit_s, detached: self.detach, no_kvm: self.no_kvm, cpus };
+        let guest = Guest::boot(&plan).map_err(Trouble::Fail)?;
         println!(
             "lab: Linux {} ({}) answers on 127.0.0.1:{} (discovery on {}) after {:.1} s",
             image.release,
@@ -176,7 +186,7 @@ impl Options {
         if guest::is_up(&dir) {
             return Err(Trouble::Fail("a guest is up already: `cargo xtask lab down` ends it".into()));
         }
-        let guest = self.boot(dir, 0)?;
+        let guest = self.boot(dir, 0, CPUS)?;
         let description = self.dir.join("guest.json");
         let json = format!(
             "{{ \"pid\": {}, \"port\": {}, \"discovery_port\": {}, \"nqn\": \"{NQN}\", \"accel\": \"{}\" }}\n",
@@ -211,22 +221,40 @@ impl Options {
     fn judge(&self) -> Result<u8, Trouble> {
         let suite = cmd::nvmfspec().map_err(Trouble::Fail)?;
         let dir = self.dir.join("run");
-        fs::create_dir_all(&dir).map_err(|e| Trouble::Fail(format!("cannot make {}: {e}", dir.display())))?;
-        let lock =
-            fs::File::create(dir.join("lock")).map_err(|e| Trouble::Fail(format!("cannot write into {}: {e}", dir.display())))?;
-        if lock.try_lock().is_err() {
-            return Err(Trouble::Fail(format!("another run uses {}: wait for it, or use --dir", dir.display())));
-        }
-        let mut guest = self.boot(dir, self.limit_s + 120)?;
+        let _lock = lock(&dir)?;
+        let mut guest = self.boot(dir, self.limit_s + 300, CPUS)?;
         let report = self.dir.join("report");
         let status = self.suite(&suite, &report, guest.port)?;
+        // arguments choose checks: who gives some is after these
+        let served = !self.rest.is_empty() || self.served(&suite, &mut guest, host::Extent::Smoke, CPUS);
         let health = health(&mut guest, &report);
         drop(guest);
         for line in &health {
             println!("lab: {line}");
         }
         println!("lab: the suite ended with status {status}; report in {}", report.display());
-        Ok(if status == 0 && !health.is_empty() { 1 } else { status })
+        Ok(if status == 0 && !(served && health.is_empty()) { 1 } else { status })
+    }
+
+    /// The guest's host against our target, in a guest of its own.
+    fn serve(&self) -> Result<u8, Trouble> {
+        let program = cmd::nvmfspec().map_err(Trouble::Fail)?;
+        let dir = self.dir.join("run-host");
+        let _lock = lock(&dir)?;
+        let mut guest = self.boot(dir, self.limit_s + 120, HOST_CPUS)?;
+        let extent = if self.full { host::Extent::Full } else { host::Extent::Usual };
+        Ok(u8::from(!self.served(&program, &mut guest, extent, HOST_CPUS)))
+    }
+
+    fn served(&self, program: &Path, guest: &mut Guest, extent: host::Extent, cpus: u8) -> bool {
+        let report = self.dir.join("report-host");
+        let ended = host::run(guest, &host::Plan { program, report: &report, extent, cpus, arguments: &self.rest });
+        match &ended {
+            Ok(true) => println!("lab: Linux as the host of our target: passed"),
+            Ok(false) => println!("lab: Linux as the host of our target: FAILED"),
+            Err(e) => println!("lab: Linux as the host of our target: FAILED: {e}"),
+        }
+        ended == Ok(true)
     }
 
     fn suite(&self, program: &Path, report: &Path, port: u16) -> Result<u8, Trouble> {
@@ -251,6 +279,17 @@ impl Options {
         let child = command.spawn().map_err(|e| Trouble::Fail(format!("cannot start {}: {e}", program.display())))?;
         wait(child, Duration::from_secs(self.limit_s)).map_err(Trouble::Fail)
     }
+}
+
+/// Keeps others from using a guest's folder; made if it is not there.
+fn lock(dir: &Path) -> Result<fs::File, Trouble> {
+    fs::create_dir_all(dir).map_err(|e| Trouble::Fail(format!("cannot make {}: {e}", dir.display())))?;
+    let lock =
+        fs::File::create(dir.join("lock")).map_err(|e| Trouble::Fail(format!("cannot write into {}: {e}", dir.display())))?;
+    if lock.try_lock().is_err() {
+        return Err(Trouble::Fail(format!("another run uses {}: wait for it, or use --dir", dir.display())));
+    }
+    Ok(lock)
 }
 
 /// Waits for the suite; one that takes too long is killed.
