@@ -36,7 +36,11 @@ const STEPS: &[Step] = &[
         what: "lints, all targets",
         run: || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
     },
-    Step { name: "test", what: "unit, property and integration tests", run: || cargo(&["test", "--workspace", "--quiet"]) },
+    Step {
+        name: "test",
+        what: "unit, property and integration tests",
+        run: || cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]),
+    },
     Step { name: "doc", what: "documentation, without a warning", run: doc },
     Step { name: "vectors", what: "byte vectors against the codec", run: || vectors::run(&[]).map(|()| Done::Passed) },
     Step { name: "conformance", what: "every check against the embedded target over loopback TCP", run: || conformance(&[]) },

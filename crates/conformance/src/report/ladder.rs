@@ -56,7 +56,8 @@ fn shortened(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     let cut: String = text.chars().take(most.saturating_sub(1)).collect();
-    let kept = cut.rsplit_once(' ').map_or(cut.as_str(), |(before, _)| before);
+    let at_end = text.chars().nth(most.saturating_sub(1)) == Some(' ');
+    let kept = if at_end { cut.as_str() } else { cut.rsplit_once(' ').map_or(cut.as_str(), |(before, _)| before) };
     format!("{kept}…")
 }
 
