@@ -170,7 +170,6 @@ pub fn facts(net: &mut dyn Network, peer: &Peer, nsid: Option<u32>) -> Result<Fa
     }
     let (played, vars) = play(net, peer, FACTS, BTreeMap::new());
     if let Some(stop) = &played.stop
-        && stop.message.contains("1/82h")
         && unknown_nqn(&played)
     {
         return Err(RunError::UnknownNqn(format!("{} does not know the subsystem {}: {}", peer.addr, peer.subnqn, stop.message)));
@@ -215,7 +214,7 @@ fn namespace(net: &mut dyn Network, peer: &Peer, nsid: u32, out: &mut Facts) {
     }
 }
 
-/// True where the last Connect was refused because of SUBNQN: IPO 256 in the data. [FAB-CONNECT-20]
+/// True where the last response was a Connect refused because of SUBNQN: IPO 256 in the data. [FAB-CONNECT-25, FAB-CONNECT-36]
 fn unknown_nqn(played: &Played) -> bool {
     let mut last = None;
     for (_, e) in played.exchange.events() {
@@ -224,10 +223,10 @@ fn unknown_nqn(played: &Played) -> bool {
             && p.first() == Some(&nvmf_wire::tcp::PduType::CAPSULE_RESP.0)
         {
             let r = nvmf_wire::cqe::ConnectInvalid::from_bytes(c.cqe());
-            last = Some((r.ipo(), r.iattr()));
+            last = Some((nvmf_wire::Cqe::from_bytes(c.cqe()).status().code(), r.ipo(), r.iattr()));
         }
     }
-    last == Some((256, 1))
+    last == Some((nvmf_wire::Status::CONNECT_INVALID_PARAMETERS, 256, 1))
 }
 
 /// What the peer says of itself, in a fixed order.

@@ -1,6 +1,7 @@
 //! From a PDU's name and its fields to bytes: first a right PDU for this connection, then the fields of the script, then digests.
 
 use bytes::Bytes;
+use nvmf_wire::command::Where;
 use nvmf_wire::sqe::Direction;
 use nvmf_wire::tcp::{CapsuleCmd, H2cData, IcReq, Pdu, PduHead, PduType, TermReq};
 use nvmf_wire::{CommandKind, Field, Layout, SglDescriptor, Sqe, Structure};
@@ -239,8 +240,7 @@ impl Player<'_> {
         let var = |n: &str| self.vars.get(n).and_then(|v| v.int().ok()).unwrap_or(0);
         let mut fields: Vec<(&str, u64)> = Vec::new();
         match kind.map_or("", |k| k.name) {
-            "Read" | "Write" => fields.extend([("nsid", var("nsid")), ("slba", var("lba"))]),
-            "Flush" => fields.push(("nsid", var("nsid"))),
+            _ if kind.is_some_and(|k| matches!(k.at, Where::Io(_))) => fields.extend([("nsid", var("nsid")), ("slba", var("lba"))]),
             "Connect" => {
                 let io = number(said, "qid").is_some_and(|q| q != 0);
                 fields.extend([("sqsize", 31), ("kato", if io { 0 } else { 120_000 })]);
