@@ -1,7 +1,7 @@
 //! `cargo xtask reqs`: the requirement catalogue, its constants, and who cites it.
 //!
 //! Reads `docs/requirements/*.toml`, demands that `crates/spec/src/ids` is what they generate, collects the citations in
-//! checks, faults and code, and prints the coverage. It judges the catalogue, not peers.
+//! checks, faults, bystander rules and other code, and prints the coverage. It judges the catalogue, not peers.
 //!
 //! - `--bless` writes the constants.
 //! - `--list` prints every requirement with what covers it.

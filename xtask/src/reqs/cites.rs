@@ -1,4 +1,4 @@
-//! Who cites a requirement: checks, faults and code.
+//! Who cites a requirement: checks, faults, bystander rules and other code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,9 +12,14 @@ pub struct Citations {
     pub checks: BTreeMap<String, BTreeSet<String>>,
     /// `breaks` of a fault.
     pub faults: BTreeMap<String, BTreeSet<String>>,
-    /// An id or its constant in the code of a crate.
+    /// An id or its constant in the bystander rules.
+    pub rules: BTreeMap<String, BTreeSet<String>>,
+    /// An id or its constant in the other code of a crate.
     pub code: BTreeMap<String, BTreeSet<String>>,
 }
+
+/// The bystander rules: what they cite they judge, on whatever traffic passes.
+const RULES: &str = "crates/capture/src/rules/";
 
 impl Citations {
     /// Scans the workspace. The error lists every citation of what is not in the catalogue.
@@ -33,8 +38,13 @@ impl Citations {
         for path in super::files(&root.join("crates"), "rs")? {
             let name = relative(root, &path);
             if !name.starts_with("crates/spec/") {
-                wrong.extend(code(&super::read(&path)?, &name, &kinds, &mut found.code));
+                let by = if name.starts_with(RULES) { &mut found.rules } else { &mut found.code };
+                wrong.extend(code(&super::read(&path)?, &name, &kinds, by));
             }
+        }
+        // A folder that moved would turn its rules into plain code without a word.
+        if found.rules.is_empty() {
+            wrong.push(format!("{RULES}: no requirement is cited there"));
         }
         // Pages are not counted, but what they name has to be there.
         for path in super::files(&root.join("docs"), "md")? {
@@ -42,6 +52,11 @@ impl Citations {
             wrong.extend(code(&super::read(&path)?, &name, &kinds, &mut BTreeMap::new()));
         }
         if wrong.is_empty() { Ok(found) } else { Err(wrong.join("\n")) }
+    }
+
+    /// Whether a check or a bystander rule judges it.
+    pub fn judge(&self, id: &str) -> bool {
+        self.checks.contains_key(id) || self.rules.contains_key(id)
     }
 }
 

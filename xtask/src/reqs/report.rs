@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use super::catalogue::{Catalogue, Level, Requirement};
 use super::cites::Citations;
 
-/// A line for each file and a total. A requirement is open when no check cites it and no reason stands against one.
+/// A line for each file and a total. A requirement is open when neither a check nor a bystander rule cites it and no
+/// reason stands against one.
 pub fn summary(catalogue: &Catalogue, citations: &Citations) -> String {
     let mut text = format!(
-        "{:<12}{:>7}{:>7}{:>8}{:>6}{:>9}{:>8}{:>8}{:>11}{:>7}\n",
-        "file", "total", "shall", "should", "may", "checked", "faulted", "coded", "no check", "open"
+        "{:<12}{:>7}{:>7}{:>8}{:>6}{:>9}{:>7}{:>9}{:>7}{:>8}{:>7}\n",
+        "file", "total", "shall", "should", "may", "checked", "ruled", "faulted", "coded", "reason", "open"
     );
     let mut total = Row::default();
     for file in &catalogue.files {
@@ -22,23 +23,24 @@ pub fn summary(catalogue: &Catalogue, citations: &Citations) -> String {
 }
 
 #[derive(Default)]
-struct Row([usize; 9]);
+struct Row([usize; 10]);
 
 impl Row {
     fn of(requirements: &[Requirement], citations: &Citations) -> Self {
         let mut row = Self::default();
         for r in requirements {
-            let checked = citations.checks.contains_key(&r.id);
+            let judged = citations.judge(&r.id);
             row.add(&Row([
                 true,
                 r.level == Level::Shall,
                 r.level == Level::Should,
                 r.level == Level::May,
-                checked,
+                citations.checks.contains_key(&r.id),
+                citations.rules.contains_key(&r.id),
                 citations.faults.contains_key(&r.id),
                 citations.code.contains_key(&r.id),
-                !checked && r.unjudgeable(),
-                !checked && !r.unjudgeable(),
+                !judged && r.unjudgeable(),
+                !judged && !r.unjudgeable(),
             ]
             .map(usize::from)));
         }
@@ -54,7 +56,7 @@ impl Row {
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (n, width) in self.0.iter().zip([7, 7, 8, 6, 9, 8, 8, 11, 7]) {
+        for (n, width) in self.0.iter().zip([7, 7, 8, 6, 9, 7, 9, 7, 8, 7]) {
             write!(f, "{n:>width$}")?;
         }
         Ok(())
@@ -68,16 +70,18 @@ pub fn list(catalogue: &Catalogue, citations: &Citations) -> String {
         for r in &file.requirements {
             let level = format!("{:?}", r.level).to_lowercase();
             let _ = writeln!(text, "{} [{}, {}] {}\n    {}", r.id, level, r.section, r.spec, r.says);
-            for (what, by) in [("check", &citations.checks), ("fault", &citations.faults), ("code", &citations.code)] {
+            let cited =
+                [("check", &citations.checks), ("rule", &citations.rules), ("fault", &citations.faults), ("code", &citations.code)];
+            for (what, by) in cited {
                 for name in by.get(&r.id).into_iter().flatten() {
                     let _ = writeln!(text, "    {what}: {name}");
                 }
             }
             if !r.reason.is_empty() {
-                let _ = writeln!(text, "    no check: {}", r.reason);
-            } else if r.unjudgeable() {
-                let _ = writeln!(text, "    no check: inside the peer");
-            } else if !citations.checks.contains_key(&r.id) {
+                let _ = writeln!(text, "    reason: {}", r.reason);
+            } else if r.unjudgeable() && !citations.judge(&r.id) {
+                let _ = writeln!(text, "    reason: no message shows it, it happens inside the peer");
+            } else if !citations.judge(&r.id) {
                 let _ = writeln!(text, "    open");
             }
         }
@@ -94,11 +98,11 @@ mod tests {
         let mut catalogue = one();
         catalogue.files[0].requirements[0].reason = reason.into();
         let row = Row::of(&catalogue.files[0].requirements, citations);
-        [row.0[7], row.0[8]]
+        [row.0[8], row.0[9]]
     }
 
     #[test]
-    fn open_is_what_has_neither_check_nor_reason() {
+    fn open_is_what_has_no_check_no_rule_and_no_reason() {
         let none = Citations::default();
         assert_eq!(last_two(&none, ""), [0, 1]);
         assert_eq!(last_two(&none, "needs two networks"), [1, 0]);
@@ -106,6 +110,10 @@ mod tests {
         checked.checks.entry("TCP-ICREQ-02".into()).or_default().insert("a.check".into());
         assert_eq!(last_two(&checked, ""), [0, 0]);
         assert_eq!(last_two(&checked, "needs two networks"), [0, 0]);
+        let ruled = Citations { rules: checked.checks, ..Citations::default() };
+        assert_eq!(last_two(&ruled, ""), [0, 0]);
+        let coded = Citations { code: ruled.rules, ..Citations::default() };
+        assert_eq!(last_two(&coded, ""), [0, 1]);
     }
 
     #[test]
@@ -114,7 +122,9 @@ mod tests {
         assert!(list(&one(), &citations).ends_with("    x\n    open\n"));
         citations.checks.entry("TCP-ICREQ-02".into()).or_default().insert("a.check".into());
         assert!(list(&one(), &citations).ends_with("    x\n    check: a.check\n"));
-        citations.code.append(&mut citations.checks);
+        citations.rules.append(&mut citations.checks);
+        assert!(list(&one(), &citations).ends_with("    x\n    rule: a.check\n"));
+        citations.code.append(&mut citations.rules);
         assert!(list(&one(), &citations).ends_with("    x\n    code: a.check\n    open\n"));
     }
 }
