@@ -1,6 +1,6 @@
 //! Puts a [`Tap`] between a byte stream and its two ends: cuts the stream into PDUs, and holds back what is to come late.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use nvmf_wire::tcp::Framer;
@@ -20,6 +20,18 @@ pub enum Piped {
     Close,
 }
 
+impl Piped {
+    fn len(&self) -> usize {
+        match self {
+            Self::To(_, b) => b.len(),
+            Self::Close => 0,
+        }
+    }
+}
+
+/// Most bytes held back at once; what is to come late beyond that comes now.
+const LATE_MAX: usize = 64 << 20;
+
 /// One direction of the stream.
 struct Way {
     framer: Framer,
@@ -33,8 +45,9 @@ pub struct TapPipe {
     host: Way,
     controller: Way,
     ready: VecDeque<Piped>,
-    /// What comes later, in order of time and, for the same time, of arrival.
-    late: Vec<(Instant, u64, Piped)>,
+    /// What comes later, in order of time and, for the same time, of arrival. Never more than [`LATE_MAX`] bytes.
+    late: BTreeMap<(Instant, u64), Piped>,
+    late_bytes: usize,
     count: u64,
     /// The tap closed the connection: nothing that comes after it passes.
     closed: bool,
@@ -44,7 +57,16 @@ impl TapPipe {
     /// A pipe around `tap`.
     pub fn new(tap: Box<dyn Tap>) -> Self {
         let way = || Way { framer: Framer::new(LONGEST), lost: false };
-        Self { tap, host: way(), controller: way(), ready: VecDeque::new(), late: Vec::new(), count: 0, closed: false }
+        Self {
+            tap,
+            host: way(),
+            controller: way(),
+            ready: VecDeque::new(),
+            late: BTreeMap::new(),
+            late_bytes: 0,
+            count: 0,
+            closed: false,
+        }
     }
 
     /// Bytes that `from` sent, in any pieces.
@@ -75,11 +97,12 @@ impl TapPipe {
                     }
                 };
                 match delay {
-                    None => self.ready.push_back(piped),
-                    Some(by) => {
+                    Some(by) if self.late_bytes + piped.len() <= LATE_MAX => {
                         self.count += 1;
-                        self.late.push((now + by, self.count, piped));
+                        self.late_bytes += piped.len();
+                        self.late.insert((now + by, self.count), piped);
                     }
+                    _ => self.ready.push_back(piped),
                 }
             }
         }
@@ -93,16 +116,14 @@ impl TapPipe {
         if let Some(p) = self.ready.pop_front() {
             return Some(p);
         }
-        let first = self.late.iter().enumerate().min_by_key(|(_, (at, n, _))| (*at, *n)).map(|(i, (at, ..))| (i, *at));
-        match first {
-            Some((i, at)) if at <= now => Some(self.late.remove(i).2),
-            _ => None,
-        }
+        let due = self.late.first_entry().filter(|e| e.key().0 <= now)?.remove();
+        self.late_bytes -= due.len();
+        Some(due)
     }
 
     /// When [`TapPipe::poll`] has something again.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.ready.is_empty() { self.late.iter().map(|(at, ..)| *at).min() } else { Some(Instant::START) }
+        if self.ready.is_empty() { self.late.keys().next().map(|(at, _)| *at) } else { Some(Instant::START) }
     }
 }
 
@@ -153,5 +174,20 @@ mod tests {
         assert_eq!(p.poll(Instant(0)), Some(Piped::To(Side::Controller, Bytes::from_static(&[0; 20]))));
         p.push(Instant(0), Side::Host, &[1; 3]);
         assert_eq!(p.poll(Instant(0)), Some(Piped::To(Side::Controller, Bytes::from_static(&[1; 3]))));
+    }
+
+    #[test]
+    fn what_exceeds_the_limit_is_not_held_back() {
+        let mut p = TapPipe::new(Box::new(Script));
+        let mut pdu = vec![0; 30 << 20];
+        pdu[..8].copy_from_slice(&[4, 0, 8, 0, 0, 0, 0xe0, 1]);
+        let out = Piped::To(Side::Controller, Bytes::from(pdu.clone()));
+        for copies in [1, 1, 2] {
+            p.push(Instant(0), Side::Host, &pdu);
+            for _ in 0..copies {
+                assert!(p.poll(Instant(0)) == Some(out.clone()), "the copy that passes, and the one that found no room");
+            }
+            assert_eq!(p.poll(Instant(0)), None);
+        }
     }
 }
