@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::catalogue::{Catalogue, Level, Requirement};
+use super::catalogue::{Catalogue, Judge, Level, Requirement};
 use super::cites::Citations;
 
 /// A line for each file and a total. A requirement is open when neither a check nor a bystander rule cites it and no
@@ -19,7 +19,17 @@ pub fn summary(catalogue: &Catalogue, citations: &Citations) -> String {
         total.add(&row);
     }
     let _ = writeln!(text, "{:<12}{total}", "all");
+    text.push_str(&share(catalogue, citations));
     text
+}
+
+/// Of what messages can show at all: how much a check or a rule judges, and how many *shall* are open.
+fn share(catalogue: &Catalogue, citations: &Citations) -> String {
+    let shown: Vec<_> = catalogue.files.iter().flat_map(|f| &f.requirements).filter(|r| r.judge != Judge::Inside).collect();
+    let judged = shown.iter().filter(|r| citations.judge(&r.id)).count();
+    let open = shown.iter().filter(|r| r.level == Level::Shall && !citations.judge(&r.id) && !r.unjudgeable()).count();
+    let percent = judged * 100 / shown.len().max(1);
+    format!("judge wire or peer: {judged} of {} have a check or a rule, {percent} %; open shall: {open}\n", shown.len())
 }
 
 #[derive(Default)]
@@ -114,6 +124,19 @@ mod tests {
         assert_eq!(last_two(&ruled, ""), [0, 0]);
         let coded = Citations { code: ruled.rules, ..Citations::default() };
         assert_eq!(last_two(&coded, ""), [0, 1]);
+    }
+
+    #[test]
+    fn the_share_leaves_out_what_happens_inside() {
+        let mut citations = Citations::default();
+        let mut catalogue = one();
+        let none = "judge wire or peer: 0 of 1 have a check or a rule, 0 %; open shall: 1\n";
+        assert_eq!(share(&catalogue, &citations), none);
+        citations.rules.entry("TCP-ICREQ-02".into()).or_default().insert("a.rs".into());
+        let all = "judge wire or peer: 1 of 1 have a check or a rule, 100 %; open shall: 0\n";
+        assert_eq!(share(&catalogue, &citations), all);
+        catalogue.files[0].requirements[0].judge = Judge::Inside;
+        assert!(share(&catalogue, &citations).starts_with("judge wire or peer: 0 of 0 "));
     }
 
     #[test]
