@@ -72,6 +72,10 @@ impl ControllerConnection {
             }
             return Step::Again;
         }
+        // Looked at after every completion, mostly in vain: an error with a text would be the one allocation of a command.
+        if self.buf.len() < PduHead::LEN {
+            return Step::Wait;
+        }
         let Ok(head) = PduHead::read(&self.buf) else { return Step::Wait };
         if head.ptype() == PduType::H2C_TERM_REQ {
             return self.term_req(now, &head);

@@ -99,8 +99,9 @@ impl ControllerConnection {
     fn reply(&mut self, mut r: Reply) -> Transmit {
         if r.at < r.data.len() {
             let end = r.data.len().min(r.at + self.settings.max_c2hdata.max(4) as usize);
-            let part = r.data.slice(r.at..end);
             let last = end == r.data.len();
+            // All in one PDU is given away as it is: to share it would cost an allocation.
+            let part = if last && r.at == 0 { core::mem::take(&mut r.data) } else { r.data.slice(r.at..end) };
             // SUCCESS stands for a completion that says nothing more. It takes the SQHD update with it, so we set it only where the
             // host does without. [TCP-C2H-10, TCP-C2H-14, TCP-C2H-15, TCP-C2H-25]
             let success = last && self.settings.success && !self.queue.flow_control && r.result == 0 && r.status == Status::SUCCESS;
