@@ -3,6 +3,7 @@
 //! Each command is a module; this file only finds the one that is asked for. What users run is the `nvmfspec` program:
 //! `conformance` here is a shortcut to it.
 
+mod bench;
 mod ci;
 mod cmd;
 mod docs;
@@ -25,6 +26,7 @@ cargo xtask COMMAND
   docs [--bless]      check the pages of docs/checks, or write them from the scripts
   vectors [ARGS]      check the byte vectors; `vectors --captures FILE…` takes captures through the codec and back
   bless               accept what the snapshot tests, the catalogue's constants and the pages of the checks now are
+  bench tcp|memory    the target over loopback beside a raw socket loop, and its memory; `bench help` says more
   lab [COMMAND]       the suite against Linux's own target in a guest; `lab help` says more";
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn dispatch(args: &[String]) -> Result<u8, String> {
         "reqs" => reqs::run(rest).map(|()| 0),
         "docs" => docs::run(rest).map(|()| 0),
         "vectors" => vectors::run(rest).map(|()| 0),
+        "bench" => bench::run(rest),
         "bless" => bless().map(|()| 0),
         "lab" => lab::run(rest).map(|ending| match ending {
             lab::Ending::Ran(status) => status,
