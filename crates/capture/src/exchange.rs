@@ -219,6 +219,12 @@ impl Recorder {
         self.connection.events.get(from..).unwrap_or(&[])
     }
 
+    /// Drops the events and pieces recorded so far, for one who judges as it goes and keeps nothing.
+    pub fn forget(&mut self) {
+        self.connection.events.clear();
+        self.connection.chunks.clear();
+    }
+
     /// What was recorded so far. Bytes that make no whole PDU yet are not among the events.
     #[must_use]
     pub fn connection(&self) -> &Connection {

@@ -1,7 +1,9 @@
 //! `nvmfspec host`: the reference host against a real controller: discover, connect, identify, read, write.
 
+mod exercise;
 mod io;
 mod show;
+mod watch;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
@@ -10,13 +12,16 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use nvmf_conformance::ExitStatus;
 use nvmf_engine::host::{DISCOVERY_NQN, DiscoveryLog, HostSettings};
-use nvmf_net::{ClientError, HostClient, RealNetwork};
+use nvmf_net::{ClientError, HostClient};
 use nvmf_seam::{Network, OpenError};
+use nvmf_spec::{Level, Side};
 use nvmf_wire::log::{DiscoveryEntry, SubsystemType};
 use nvmf_wire::tcp::{DISCOVERY_PORT, Digests, IO_PORT};
 
+use crate::bystander::Bystander;
 use crate::output;
 use crate::values::{HostPort, Uuid, nqn};
+use watch::{Shared, Watched};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,11 +31,14 @@ Examples:
       What the controller and its namespaces say about themselves.
   nvmfspec host connect --target array:4420 --queues 4 --hdgst --ddgst --seconds 60
       Full bring-up, a minute with keep alive, orderly shutdown.
+  nvmfspec host connect --target array --exercise --allow-writes 0-16383
+      What a host does on a full day, without and with digests, judged by the bystander rules.
   nvmfspec host read --target array --nsid 1 --lba 0 --blocks 8
   nvmfspec host write --target array --nsid 1 --lba 0 --file image.raw
 
 Without --nqn the only NVM subsystem of the discovery log is taken; where there are several they are listed.
-Exit status: 0 done; 1 a command failed; 2 usage; 3 nothing reached, or what was reached does not speak NVMe/TCP.";
+Exit status: 0 done; 1 a command failed; 2 usage; 3 nothing reached, or what was reached does not speak NVMe/TCP.
+With --judge also 1 where the controller broke a shall, and 3 where we broke any requirement.";
 
 /// Play a host.
 #[derive(Args, Debug)]
@@ -57,6 +65,8 @@ enum HostCommand {
         /// Stay this long, printing events
         #[arg(long, value_name = "N", default_value_t = 0)]
         seconds: u64,
+        #[command(flatten)]
+        exercise: exercise::ExerciseArgs,
     },
     /// Print Identify Controller and Identify Namespace
     Identify {
@@ -124,12 +134,29 @@ struct PeerArgs {
     /// Ask to do without SQ flow control
     #[arg(long, help_heading = "Queues")]
     no_flow_control: bool,
-    /// Keep Alive Timeout in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=4_000_000), help_heading = "Queues")]
-    kato: u32,
+    /// Keep Alive Timeout in seconds [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=4_000_000), help_heading = "Queues")]
+    kato: Option<u32>,
     /// Patience in seconds for a connection and for the answer to a command
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
+    /// Run the bystander rules on the traffic; what they find is printed on standard error
+    #[arg(long)]
+    judge: bool,
+    #[arg(skip)]
+    bystander: Option<Shared>,
+}
+
+impl HostCommand {
+    fn peer(&mut self) -> &mut PeerArgs {
+        match self {
+            Self::Discover { peer, .. }
+            | Self::Connect { peer, .. }
+            | Self::Identify { peer, .. }
+            | Self::Read { peer, .. }
+            | Self::Write { peer, .. } => peer,
+        }
+    }
 }
 
 /// Why nothing came of it.
@@ -150,13 +177,54 @@ impl From<ClientError> for Failure {
     }
 }
 
-type Client = HostClient<RealNetwork>;
+impl Failure {
+    fn told(self) -> (ExitStatus, String) {
+        match self {
+            Self::Usage(why) => (ExitStatus::Usage, why),
+            Self::Name(why) => (ExitStatus::Harness, why),
+            Self::Local(why) => (ExitStatus::Failed, why),
+            Self::Client(e) => (if e.is_unreachable() { ExitStatus::Harness } else { ExitStatus::Failed }, e.to_string()),
+        }
+    }
+}
+
+type Client = HostClient<Watched>;
 
 /// Runs `nvmfspec host`.
-pub fn run(args: HostArgs) -> ExitCode {
-    let done = match args.command {
+pub fn run(mut args: HostArgs) -> ExitCode {
+    let exercise = match &args.command {
+        HostCommand::Connect { exercise, .. } => exercise.wanted(),
+        _ => false,
+    };
+    let peer = args.command.peer();
+    peer.bystander = (peer.judge || exercise).then(Shared::default);
+    let bystander = peer.bystander.clone();
+    let status = match args.command {
+        HostCommand::Connect { peer, exercise, .. } if exercise.wanted() => exercise::run(&peer, &exercise),
+        command => plain(command),
+    };
+    let Some(bystander) = bystander else { return status.into() };
+    let bystander = bystander.borrow();
+    if !exercise {
+        eprint!("{}{}\n", bystander.findings(), bystander.summary(Side::Host));
+    }
+    with_findings(status, &bystander).into()
+}
+
+/// The status of a command, and that of what the rules found: the first of 2, 3, 1 that holds.
+fn with_findings(status: ExitStatus, bystander: &Bystander) -> ExitStatus {
+    match status {
+        ExitStatus::Usage | ExitStatus::Harness => status,
+        _ if bystander.broke(Side::Host, Level::May) => ExitStatus::Harness,
+        _ if bystander.broke(Side::Controller, Level::Shall) => ExitStatus::Failed,
+        _ => status,
+    }
+}
+
+fn plain(command: HostCommand) -> ExitStatus {
+    let done = match command {
         HostCommand::Discover { peer, json } => discover(&peer, json),
-        HostCommand::Connect { peer, seconds } => connect(&peer, seconds),
+        HostCommand::Connect { peer, seconds, .. } => connect(&peer, seconds),
         HostCommand::Identify { peer, nsid, all, json } => {
             open(&peer, 0).and_then(|c| finish(c, |c| show::identify(c, nsid, all, json)))
         }
@@ -166,13 +234,14 @@ pub fn run(args: HostArgs) -> ExitCode {
         }
     };
     match done {
-        Ok(text) => output::print(&text),
-        Err(Failure::Usage(why)) => output::refuse(ExitStatus::Usage, &why),
-        Err(Failure::Name(why)) => output::refuse(ExitStatus::Harness, &why),
-        Err(Failure::Local(why)) => output::refuse(ExitStatus::Failed, &why),
-        Err(Failure::Client(e)) => {
-            let status = if e.is_unreachable() { ExitStatus::Harness } else { ExitStatus::Failed };
-            output::refuse(status, &e.to_string())
+        Ok(text) => {
+            output::print(&text);
+            ExitStatus::Success
+        }
+        Err(failure) => {
+            let (status, why) = failure.told();
+            output::refuse(status, &why);
+            status
         }
     }
 }
@@ -233,7 +302,7 @@ fn settings(peer: &PeerArgs, subnqn: &str) -> HostSettings {
         format!("{}{a}-{b}-{c}-{d}-{e}", nvmf_wire::nqn::UUID_PREFIX)
     });
     let mut settings = HostSettings::new(hostnqn, hostid, subnqn);
-    settings.kato_ms = peer.kato * 1000;
+    settings.kato_ms = peer.kato.map_or(120_000, |s| s * 1000);
     settings.io_entries = peer.queue_entries;
     settings.flow_control_off = peer.no_flow_control;
     settings.insist_on_digests = true;
@@ -288,7 +357,7 @@ fn reach(peer: &PeerArgs, ports: &[u16], settings: &HostSettings) -> Result<(Cli
         let host = peer.target.host.as_str();
         let found = (host, *port).to_socket_addrs().map_err(|e| Failure::Name(format!("{host}: {e}")))?;
         for at in found {
-            match HostClient::connect(RealNetwork::default(), at, settings.clone()) {
+            match HostClient::connect(Watched::new(peer.bystander.clone()), at, settings.clone()) {
                 Ok(client) => return Ok((client, at)),
                 Err(ClientError::Open(e)) => last = Some((at, e)),
                 Err(e) => return Err(e.into()),

@@ -3,6 +3,7 @@
 //! Here is the command line only; each command is a module. What a command ends with is
 //! [`ExitStatus`].
 
+mod bystander;
 mod completion;
 mod conformance;
 mod explain;

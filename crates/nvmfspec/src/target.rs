@@ -24,6 +24,7 @@ Examples:
   nvmfspec target                                            64 MiB in memory on 127.0.0.1:4420
   nvmfspec target --listen 0.0.0.0:4420 --namespace mem:1GiB,bs=4096 --namespace file:disk.img
   nvmfspec target --discovery 0.0.0.0:8009 --listen 0.0.0.0:4420
+  nvmfspec target --judge                                    tells what the hosts that come do wrong
   nvmfspec target --fault tcp-r2t-nothing --pcap out.pcapng  a target that is wrong in one way
 
 It serves until SIGINT and then ends with status 0.";
@@ -56,6 +57,9 @@ pub struct TargetArgs {
     /// Write what passes to this file, pcapng, at the end
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    /// Run the bystander rules on the traffic and print what they find, and at the end what was watched
+    #[arg(long)]
+    judge: bool,
     /// Most data in one H2CData PDU (MAXH2CDATA), bytes
     #[arg(long, value_name = "BYTES", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(4096..))]
     maxh2cdata: u32,
@@ -94,7 +98,7 @@ fn serve(args: &TargetArgs) -> Result<(), (ExitStatus, String)> {
     let usage = |message: String| (ExitStatus::Usage, message);
     let harness = |message: String| (ExitStatus::Harness, message);
     let faults = faults(&args.fault).map_err(usage)?;
-    let log = Arc::new(Log::new(!args.quiet, args.pcap.is_some()));
+    let log = Arc::new(Log::new(!args.quiet, args.pcap.is_some(), args.judge));
     let config = config(args, &faults, log.clone()).map_err(usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| harness(e.to_string()))?;
     runtime.block_on(async {
@@ -108,6 +112,7 @@ fn serve(args: &TargetArgs) -> Result<(), (ExitStatus, String)> {
         target.run(stop).await;
         Ok(())
     })?;
+    log.end();
     match &args.pcap {
         Some(path) => log.write_capture(path).map_err(|e| harness(format!("{}: {e}", path.display()))),
         None => Ok(()),

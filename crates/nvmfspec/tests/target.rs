@@ -43,6 +43,14 @@ impl Running {
     }
 }
 
+/// A test that fails leaves no target behind.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn ic_req(stream: &mut TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut bytes = [0; 128];
@@ -86,6 +94,102 @@ fn a_fault_of_a_file_bends_what_it_says() {
     let answer = ic_req(&mut TcpStream::connect(target.address()).unwrap());
     assert_eq!(answer[10], 77);
     assert_eq!(target.interrupt().0, Some(0));
+}
+
+fn host(args: &[&str]) -> (Option<i32>, String, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_nvmfspec")).arg("host").args(args).output().unwrap();
+    (out.status.code(), String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
+}
+
+#[test]
+fn a_full_day_shows_no_finding_on_either_side() {
+    let target = Running::start(&["--namespace", "mem:4MiB", "--judge", "--quiet"]);
+    let at = target.address().to_string();
+    let (code, out, err) =
+        host(&["connect", "--target", &at, "--exercise", "--kato-ms", "400", "--allow-writes", "1:1024-4095", "--json"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let steps = json["steps"].as_array().unwrap();
+    let detail = |pass: &str, name: &str| {
+        let step = steps.iter().find(|s| s["pass"] == pass && s["name"] == name).unwrap_or_else(|| panic!("{pass}, {name}: {out}"));
+        step["detail"].as_str().unwrap().to_owned()
+    };
+    assert!(steps.iter().all(|s| s["ok"] == true), "{out}");
+    for (pass, digests) in [("digests off", "HDGST off, DDGST off"), ("digests on", "HDGST on, DDGST on")] {
+        assert!(detail(pass, "connect").contains(digests), "{out}");
+        assert!(detail(pass, "write over MAXH2CDATA").ends_with("read back equal"), "{out}");
+        assert!(detail(pass, "keep alive").starts_with("1000 ms with KATO 400 ms; 4 Asynchronous"), "{out}");
+    }
+    assert_eq!((&json["failed"], &json["judged"]["findings"]), (&0.into(), &serde_json::json!([])));
+    assert!(json["judged"]["pdus"].as_u64().unwrap() > 1000, "{out}");
+    // Nothing outside the range was written.
+    let (_, before, _) = host(&["read", "--target", &at, "--blocks", "1024"]);
+    assert_eq!(before.lines().count(), 3, "{before}");
+    let (_, written, _) = host(&["read", "--target", &at, "--lba", "1024", "--blocks", "4"]);
+    assert_eq!(written.lines().count(), 128, "{written}");
+    let (status, printed) = target.interrupt();
+    assert_eq!(status, Some(0));
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    assert!(printed.contains("no finding on the host (the other side); no finding on the controller (ours)"), "{printed}");
+}
+
+#[test]
+fn without_a_range_the_exercise_only_reads() {
+    let target = Running::start(&["--namespace", "mem:1MiB", "--judge"]);
+    let at = target.address().to_string();
+    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato-ms", "200"]);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.contains("reads, by depth") && !out.contains("writes") && !out.contains("flush"), "{out}");
+    assert!(out.lines().last().unwrap().contains(" steps, 0 failed; judged "), "{out}");
+    assert_eq!(host(&["read", "--target", &at, "--blocks", "2048"]).1.lines().count(), 3);
+    // A range that is not there is not used.
+    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato-ms", "200", "--allow-writes", "0-2048"]);
+    assert_eq!(code, Some(1));
+    assert!(out.contains("FAIL  namespace") && out.contains("2048 blocks: the range ends behind them"), "{out}");
+    for wrong in [&["--allow-writes", "0-7"][..], &["--json"], &["--kato-ms", "500"], &["--exercise", "--kato-ms", "0"]] {
+        let args = [&["connect", "--target", &at], wrong].concat();
+        assert_eq!(host(&args).0, Some(2), "{args:?}");
+    }
+    target.interrupt();
+}
+
+#[test]
+fn what_the_controller_does_wrong_is_told_to_the_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wrong.fault");
+    let script = "fault wrong-sqid\n  says   \"SQID is set\"\n  breaks CQE-02\n  fails  tcp/icreq/answered\n  on c2h CapsuleResp: set byte[18]=7\n";
+    std::fs::write(&path, script).unwrap();
+    let target = Running::start(&["--fault", path.to_str().unwrap(), "--judge", "--quiet"]);
+    let at = target.address().to_string();
+    let (code, _, err) = host(&["connect", "--target", &at]);
+    assert_eq!((code, err.contains("finding")), (Some(0), false), "{err}");
+    for command in [&["connect"][..], &["identify"], &["read"], &["write", "--pattern", "lba"], &["discover"]] {
+        let (code, _, err) = host(&[command, &["--target", &at, "--judge"]].concat());
+        assert_eq!(code, Some(1), "{command:?}: {err}");
+        let findings: Vec<&str> = err.lines().filter(|l| l.starts_with("finding: ")).collect();
+        assert_eq!(findings.len(), 1, "{err}");
+        assert!(findings[0].starts_with("finding: CQE-02 (shall) controller: SQID 7; asked for: "), "{err}");
+        assert!(err.lines().last().unwrap().contains("1 finding on the controller (the other side), 1 of them shall"), "{err}");
+    }
+    let (status, printed) = target.interrupt();
+    assert_eq!(status, Some(0));
+    assert_eq!(printed.matches("finding: CQE-02").count(), 1, "{printed}");
+    assert!(printed.contains("1 finding on the controller (ours)"), "{printed}");
+}
+
+#[test]
+fn what_a_host_does_wrong_is_told_by_the_target() {
+    let target = Running::start(&["--judge", "--quiet"]);
+    let mut stream = TcpStream::connect(target.address()).unwrap();
+    ic_req(&mut stream);
+    stream.write_all(&[0xac, 0, 8, 0, 8, 0, 0, 0]).unwrap();
+    let mut term = [0; 32];
+    stream.read_exact(&mut term).unwrap();
+    drop(stream);
+    let (status, printed) = target.interrupt();
+    assert_eq!(status, Some(0));
+    assert!(printed.lines().any(|l| l.contains("finding: ") && l.contains(" host: ")), "{printed}");
+    assert!(printed.lines().last().unwrap().contains("1 finding on the host (the other side)"), "{printed}");
 }
 
 #[test]

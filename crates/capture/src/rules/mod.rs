@@ -83,6 +83,11 @@ impl Judge {
         exchange.events().into_iter().flat_map(|(conn, event)| judge.event(conn, event)).collect()
     }
 
+    /// Drops what is remembered of connection `conn`: it is over.
+    pub fn forget(&mut self, conn: usize) {
+        self.connections.remove(&conn);
+    }
+
     /// What is wrong about the next event of connection `conn`; the caller numbers connections as it likes.
     pub fn event(&mut self, conn: usize, event: &Event) -> Vec<Finding> {
         let state = self.connections.entry(conn).or_default();

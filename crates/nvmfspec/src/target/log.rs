@@ -18,6 +18,7 @@ use nvmf_engine::tcp::Event;
 use nvmf_net::target::{Observer, close_reason};
 use nvmf_seam::{Instant, Side};
 
+use crate::bystander::Bystander;
 use crate::output;
 
 /// Most bytes recorded for a capture; what comes later is left out.
@@ -29,6 +30,14 @@ pub struct Log {
     record: bool,
     begin: SystemTime,
     tape: Mutex<Tape>,
+    bystander: Option<Mutex<Watch>>,
+}
+
+/// What `--judge` watches.
+#[derive(Default)]
+struct Watch {
+    bystander: Bystander,
+    numbers: BTreeMap<ConnectionId, usize>,
 }
 
 #[derive(Default)]
@@ -42,8 +51,40 @@ struct Tape {
 
 impl Log {
     /// A log of a target that begins now.
-    pub fn new(print: bool, record: bool) -> Self {
-        Self { print, record, begin: SystemTime::now(), tape: Mutex::default() }
+    pub fn new(print: bool, record: bool, judge: bool) -> Self {
+        Self { print, record, begin: SystemTime::now(), tape: Mutex::default(), bystander: judge.then(Mutex::default) }
+    }
+
+    /// The last line, where traffic was judged.
+    pub fn end(&self) {
+        if let Some(watch) = self.watch() {
+            output::print(&format!("{}\n", watch.bystander.summary(nvmf_spec::Side::Controller)));
+        }
+    }
+
+    fn watch(&self) -> Option<MutexGuard<'_, Watch>> {
+        self.bystander.as_ref().map(|w| w.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Findings are what `--judge` is for: they are printed even where nothing else is.
+    fn tell(&self, now: Instant, findings: Vec<String>) {
+        for finding in findings {
+            output::print(&format!("{:>10.3} s  {finding}\n", now.since(Instant::START).as_secs_f64()));
+        }
+    }
+
+    fn record(&self, now: Instant, connection: ConnectionId, dir: Direction, bytes: &Bytes) {
+        let mut tape = self.tape();
+        if tape.bytes + bytes.len() > CAPTURE_MAX {
+            if !std::mem::replace(&mut tape.full, true) {
+                self.say(now, "the capture is full: what comes now is not in it");
+            }
+            return;
+        }
+        tape.bytes += bytes.len();
+        if let Some(r) = tape.open.get_mut(&connection) {
+            r.push(dir, now.0, bytes.clone());
+        }
     }
 
     fn tape(&self) -> MutexGuard<'_, Tape> {
@@ -75,23 +116,26 @@ impl Observer for Log {
         if self.record {
             tape.open.insert(connection, Recorder::new(host, controller, now.0));
         }
+        if let Some(mut watch) = self.watch() {
+            let number = watch.bystander.opened(host, controller, now.0);
+            watch.numbers.insert(connection, number);
+        }
     }
 
     fn bytes(&self, now: Instant, connection: ConnectionId, from: Side, bytes: &[u8]) {
-        let mut tape = self.tape();
-        if tape.bytes + bytes.len() > CAPTURE_MAX {
-            if !std::mem::replace(&mut tape.full, true) {
-                self.say(now, "the capture is full: what comes now is not in it");
-            }
-            return;
-        }
-        tape.bytes += bytes.len();
         let dir = match from {
             Side::Host => Direction::HostToController,
             Side::Controller => Direction::ControllerToHost,
         };
-        if let Some(r) = tape.open.get_mut(&connection) {
-            r.push(dir, now.0, Bytes::copy_from_slice(bytes));
+        let bytes = Bytes::copy_from_slice(bytes);
+        if self.record {
+            self.record(now, connection, dir, &bytes);
+        }
+        if let Some(mut watch) = self.watch()
+            && let Some(number) = watch.numbers.get(&connection).copied()
+        {
+            let findings = watch.bystander.bytes(number, dir, now.0, bytes);
+            self.tell(now, findings);
         }
     }
 
@@ -109,6 +153,12 @@ impl Observer for Log {
         if let Some(mut r) = tape.open.remove(&connection) {
             r.close(Direction::ControllerToHost, now.0, false);
             tape.done.insert(connection, r.finish());
+        }
+        if let Some(mut watch) = self.watch()
+            && let Some(number) = watch.numbers.remove(&connection)
+        {
+            let findings = watch.bystander.closed(number, Direction::ControllerToHost, now.0, false);
+            self.tell(now, findings);
         }
     }
 
@@ -130,6 +180,6 @@ impl Observer for Log {
     }
 
     fn wants_bytes(&self) -> bool {
-        self.record
+        self.record || self.bystander.is_some()
     }
 }

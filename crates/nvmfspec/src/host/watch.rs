@@ -1,0 +1,88 @@
+//! The real network with a bystander beside it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nvmf_capture::Direction;
+use nvmf_net::RealNetwork;
+use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError};
+
+use crate::bystander::Bystander;
+
+/// One bystander for all the connections of a command.
+pub(super) type Shared = Rc<RefCell<Bystander>>;
+
+/// [`RealNetwork`], seen by a bystander where there is one.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    inner: RealNetwork,
+    bystander: Option<Shared>,
+    numbers: BTreeMap<LinkId, usize>,
+}
+
+impl Watched {
+    pub(super) fn new(bystander: Option<Shared>) -> Self {
+        Self { bystander, ..Self::default() }
+    }
+
+    /// Bytes go by. What they show is told at the end, not here.
+    fn see(&self, link: LinkId, dir: Direction, bytes: impl FnOnce() -> Bytes) {
+        if let (Some(bystander), Some(conn)) = (&self.bystander, self.numbers.get(&link)) {
+            bystander.borrow_mut().bytes(*conn, dir, self.inner.now().0, bytes());
+        }
+    }
+
+    fn ended(&mut self, link: LinkId, by: Direction, reset: bool) {
+        if let (Some(bystander), Some(conn)) = (&self.bystander, self.numbers.remove(&link)) {
+            bystander.borrow_mut().closed(conn, by, self.inner.now().0, reset);
+        }
+    }
+}
+
+impl Network for Watched {
+    fn now(&self) -> Instant {
+        self.inner.now()
+    }
+
+    fn open(&mut self, to: SocketAddr, patience: Duration) -> Result<LinkId, OpenError> {
+        let link = self.inner.open(to, patience)?;
+        if let Some(bystander) = &self.bystander {
+            let ours = self.inner.local_addr(link).unwrap_or(to);
+            self.numbers.insert(link, bystander.borrow_mut().opened(ours, to, self.inner.now().0));
+        }
+        Ok(link)
+    }
+
+    fn send(&mut self, link: LinkId, bytes: &[u8]) -> Result<(), SendError> {
+        // Before it is sent: the answer must not be seen first.
+        self.see(link, Direction::HostToController, || Bytes::copy_from_slice(bytes));
+        self.inner.send(link, bytes)
+    }
+
+    fn receive(&mut self, link: LinkId, until: Instant) -> Received {
+        let got = self.inner.receive(link, until);
+        match &got {
+            Received::Bytes(bytes) => self.see(link, Direction::ControllerToHost, || bytes.clone()),
+            Received::Closed { reset } => self.ended(link, Direction::ControllerToHost, *reset),
+            Received::Nothing => {}
+        }
+        got
+    }
+
+    fn shutdown(&mut self, link: LinkId) {
+        self.inner.shutdown(link);
+    }
+
+    fn close(&mut self, link: LinkId, reset: bool) {
+        self.ended(link, Direction::HostToController, reset);
+        self.inner.close(link, reset);
+    }
+
+    fn sleep(&mut self, until: Instant) {
+        self.inner.sleep(until);
+    }
+}
