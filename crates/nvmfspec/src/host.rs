@@ -206,7 +206,7 @@ pub fn run(mut args: HostArgs) -> ExitCode {
     let Some(bystander) = bystander else { return status.into() };
     let bystander = bystander.borrow();
     if !exercise {
-        eprint!("{}{}\n", bystander.findings(), bystander.summary(Side::Host));
+        eprintln!("{}{}", bystander.findings(), bystander.summary(Side::Host));
     }
     with_findings(status, &bystander).into()
 }
