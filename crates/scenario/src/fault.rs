@@ -7,9 +7,9 @@ use bytes::Bytes;
 use nvmf_seam::{Side, Tap, TapOutput};
 use nvmf_wire::connect::Connect;
 use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, Pdu, PduType, R2t};
-use nvmf_wire::{CommandKind, Cqe, Sqe, Status};
+use nvmf_wire::{CommandKind, Cqe, Layout, Sqe, Status};
 
-use crate::ast::{Action, Assign, Cond, Fault, Rule};
+use crate::ast::{Action, Assign, Cond, Fault, Place, Rule};
 use crate::fields::{RESPONSES, cqe_of, data_layout, find, put, seen, value_in};
 use crate::player::Scope;
 use crate::value::{Val, compare};
@@ -122,6 +122,42 @@ enum Kept {
     Yes,
     No,
     Held,
+}
+
+/// The first field that a `set` of `fault` names and no PDU of its rule can have: such a rule would change nothing, without a word.
+pub(crate) fn unknown_field(fault: &Fault) -> Option<(Place, String)> {
+    for rule in &fault.rules {
+        for action in &rule.actions {
+            let (pdu, with) = match action {
+                Action::Set(with) => (rule.pdu.as_str(), with),
+                Action::Answer(pdu, with) => (pdu.as_str(), with),
+                _ => continue,
+            };
+            if let Some(a) = with.iter().find(|a| !may_have(pdu, &a.name)) {
+                return Some((a.place, format!("no field `{}` in {pdu}", a.name)));
+            }
+        }
+    }
+    None
+}
+
+/// Whether [`set`] can find a field of that name in some PDU of that name.
+fn may_have(pdu: &str, name: &str) -> bool {
+    if matches!(name, "flags" | "byte" | "data") {
+        return true;
+    }
+    if let Some(n) = name.strip_prefix("data.") {
+        return one_has(nvmf_wire::registry::LAYOUTS.iter().copied(), n);
+    }
+    let is = |which: &str| pdu == which || pdu == "any";
+    let own = PduType::NAMED.iter().filter(|n| is(n.2)).filter_map(|n| n.0.layout());
+    let response = is("CapsuleResp") && (name == "status" || one_has(RESPONSES, name));
+    let commands = nvmf_wire::command::COMMANDS.iter().flat_map(|k| [Some(k.layout), k.data]).flatten();
+    one_has(own, name) || response || is("CapsuleCmd") && one_has(commands, name)
+}
+
+fn one_has(layouts: impl IntoIterator<Item = &'static Layout>, field: &str) -> bool {
+    layouts.into_iter().any(|l| l.field(field).is_some())
 }
 
 impl Tap for FaultTap {
@@ -281,6 +317,18 @@ mod tests {
         match crate::parse::parse("f", &text).unwrap().remove(0) {
             Script::Fault(f) => FaultTap::new(&f),
             _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn a_field_that_no_such_pdu_has_is_refused_with_its_place() {
+        let text = "fault f\n  says \"x\"\n  on c2h CapsuleResp: set dw0=1 sqid=7\n";
+        let e = crate::parse::parse("f", text).unwrap_err();
+        assert_eq!((e.place.line, e.place.column, e.what.as_str()), (3, 33, "no field `sqid` in CapsuleResp"));
+        for rule in
+            ["on c2h any: set ptype=8", "on c2h C2HData Identify: set data.cntlid=1", "on c2h CapsuleResp: set ipo=1 status=0/02h"]
+        {
+            tap(rule);
         }
     }
 

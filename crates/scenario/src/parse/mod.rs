@@ -11,12 +11,21 @@ use crate::error::ScriptError;
 
 /// Reads the scripts of a file. `file` is its name, for errors.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Script>, ScriptError> {
-    head::file(text).map_err(|e| ScriptError {
+    let fault = |place: Place, what| ScriptError {
         file: file.to_owned(),
-        place: e.place,
-        line: text.lines().nth(e.place.line.saturating_sub(1)).unwrap_or("").to_owned(),
-        what: e.what,
-    })
+        place,
+        line: text.lines().nth(place.line.saturating_sub(1)).unwrap_or("").to_owned(),
+        what,
+    };
+    let scripts = head::file(text).map_err(|e| fault(e.place, e.what))?;
+    for s in &scripts {
+        if let Script::Fault(f) = s
+            && let Some((place, what)) = crate::fault::unknown_field(f)
+        {
+            return Err(fault(place, what));
+        }
+    }
+    Ok(scripts)
 }
 
 /// Reads one expression: for tests and the command line.
