@@ -1,16 +1,15 @@
 //! A fault script as a [`Tap`]: bends the traffic of one connection.
 
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use nvmf_seam::{Side, Tap, TapOutput};
-use nvmf_wire::connect::Connect;
-use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, Pdu, PduType, R2t};
-use nvmf_wire::{CommandKind, Cqe, Layout, Sqe, Status};
+use nvmf_wire::tcp::{CapsuleResp, Digests, Pdu, PduType};
+use nvmf_wire::{CommandKind, Cqe, Layout, Status};
 
 use crate::ast::{Action, Assign, Cond, Fault, Place, Rule};
-use crate::fields::{RESPONSES, cqe_of, data_layout, find, put, seen, value_in};
+use crate::commands::{Belongs, Commands};
+use crate::fields::{RESPONSES, data_layout, find, put};
 use crate::player::Scope;
 use crate::value::{Val, compare};
 
@@ -20,9 +19,7 @@ pub struct FaultTap {
     rules: Vec<Rule>,
     /// Matches of each rule so far.
     matches: Vec<u64>,
-    /// Commands seen, by CID; CIDs are 16 bits, so this is bounded.
-    commands: BTreeMap<u16, Sqe>,
-    admin: bool,
+    commands: Commands,
     /// PDUs held back, by direction.
     held: [VecDeque<Bytes>; 2],
 }
@@ -36,34 +33,8 @@ impl FaultTap {
         Self {
             matches: vec![0; fault.rules.len()],
             rules: fault.rules.clone(),
-            commands: BTreeMap::new(),
-            admin: true,
+            commands: Commands::new(),
             held: [VecDeque::new(), VecDeque::new()],
-        }
-    }
-
-    /// The command that a PDU carries or belongs to.
-    fn command_of(&self, pdu: &Pdu) -> Option<Sqe> {
-        let cid = match pdu.ptype() {
-            PduType::CAPSULE_CMD => return CapsuleCmd::read(&pdu.header).ok().map(|c| Sqe::from_bytes(c.sqe())),
-            PduType::CAPSULE_RESP => cqe_of(pdu).cid(),
-            PduType::C2H_DATA => C2hData::read(&pdu.header).ok()?.cccid(),
-            PduType::H2C_DATA => H2cData::read(&pdu.header).ok()?.cccid(),
-            PduType::R2T => R2t::read(&pdu.header).ok()?.cccid(),
-            _ => return None,
-        };
-        self.commands.get(&cid.0).copied()
-    }
-
-    fn note(&mut self, from: Side, pdu: &Pdu) {
-        if from != Side::Host || pdu.ptype() != PduType::CAPSULE_CMD {
-            return;
-        }
-        if let Some(sqe) = self.command_of(pdu) {
-            if CommandKind::of(&sqe, true).is_some_and(|k| k.name == "Connect") {
-                self.admin = Connect::from_bytes(*sqe.as_bytes()).qid().0 == 0;
-            }
-            self.commands.insert(sqe.cid().0, sqe);
         }
     }
 
@@ -72,21 +43,16 @@ impl FaultTap {
         if rule.from_controller != (from == Side::Controller) || (rule.pdu != "any" && rule.pdu != name) {
             return false;
         }
-        let sqe = self.command_of(pdu);
-        let kind = sqe.and_then(|s| CommandKind::of(&s, self.admin));
-        if rule.command.is_some() && kind.map(|k| k.name) != rule.command.as_deref() {
-            return false;
-        }
-        rule.conds.iter().all(|c| holds(pdu, c, sqe.as_ref(), kind))
+        let command = self.commands.of(pdu);
+        command.is(rule.command.as_deref()) && rule.conds.iter().all(|c| holds(pdu, c, &command))
     }
 
     fn act(&mut self, action: &Action, from: Side, pdu: &mut Pdu, out: &mut Vec<TapOutput>) -> Kept {
         match action {
             Action::Set(with) => {
-                let sqe = self.command_of(pdu);
-                let kind = sqe.and_then(|s| CommandKind::of(&s, self.admin));
+                let command = self.commands.of(pdu);
                 for a in with {
-                    set(pdu, a, sqe.as_ref(), kind);
+                    set(pdu, a, command);
                 }
             }
             Action::Drop => return Kept::No,
@@ -165,7 +131,9 @@ impl Tap for FaultTap {
         let Ok(mut pdu) = Pdu::parse(&bytes) else {
             return vec![TapOutput::Pass(bytes)];
         };
-        self.note(from, &pdu);
+        if from == Side::Host {
+            self.commands.note(&pdu);
+        }
         let mut out = Vec::new();
         let mut kept = Kept::Yes;
         let mut changed = false;
@@ -196,20 +164,16 @@ impl Tap for FaultTap {
     }
 }
 
-fn holds(pdu: &Pdu, c: &Cond, sqe: Option<&Sqe>, kind: Option<&'static CommandKind>) -> bool {
-    // a response or data PDU may be chosen by a field of its command as well: `on c2h C2HData Identify cns=1`
-    let of_command = || {
-        let f = kind.and_then(|k| k.layout.field(&c.name))?;
-        Some((Some(f), value_in(f, sqe?.as_bytes())))
-    };
-    let Some((field, seen)) = seen(pdu, &c.name, kind).or_else(of_command) else { return false };
+fn holds(pdu: &Pdu, c: &Cond, command: &Belongs) -> bool {
+    let Some((field, seen)) = command.seen(pdu, &c.name) else { return false };
     let want = Scope(&BTreeMap::new()).wanted(&c.value, field);
     want.is_ok_and(|w| compare(&seen, c.op, &w).unwrap_or(false))
 }
 
 /// Sets a field; `$old` in the value is what it was. A field that the PDU does not have changes nothing.
-fn set(pdu: &mut Pdu, a: &Assign, sqe: Option<&Sqe>, kind: Option<&'static CommandKind>) {
-    let data_field = a.name.strip_prefix("data.").and_then(|n| sqe.and_then(data_layout).and_then(|l| l.field(n)));
+fn set(pdu: &mut Pdu, a: &Assign, command: Belongs) {
+    let Belongs { sqe, kind } = command;
+    let data_field = a.name.strip_prefix("data.").and_then(|n| sqe.as_ref().and_then(data_layout).and_then(|l| l.field(n)));
     let old = match data_field {
         Some(f) => f.get(&pdu.data).int(),
         None => find(pdu, &a.name, kind).and_then(|(f, buf)| f.and_then(|f| f.get(&buf).int())),
@@ -302,13 +266,15 @@ fn answer(name: &str, with: &[Assign]) -> Option<Bytes> {
     *header.first_mut()? = ptype.0;
     let mut pdu = Pdu::build(&header, Bytes::new(), Digests::default(), 4);
     for a in with {
-        set(&mut pdu, a, None, None);
+        set(&mut pdu, a, Belongs::default());
     }
     Some(pdu.to_bytes().into())
 }
 
 #[cfg(test)]
 mod tests {
+    use nvmf_wire::tcp::R2t;
+
     use super::*;
     use crate::ast::Script;
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use nvmf_capture::{Direction, EventKind, Exchange};
-use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduType, R2t};
-use nvmf_wire::{CommandKind, Sqe};
+use nvmf_wire::tcp::{Pdu, PduType};
 
 use crate::ast::{Expr, Op, Place, Scenario, WireLine};
-use crate::fields::{cqe_of, seen};
+use crate::commands::{Belongs, Commands};
 use crate::player::Scope;
 use crate::value::{Val, compare};
 
@@ -32,8 +31,7 @@ impl std::fmt::Display for Mismatch {
 struct Step {
     dir: Direction,
     pdu: Pdu,
-    sqe: Option<Sqe>,
-    kind: Option<&'static CommandKind>,
+    command: Belongs,
 }
 
 /// Compares, from the first PDU on that the first line fits. `from`: not before the first command of that name.
@@ -42,9 +40,7 @@ pub fn matches(scenario: &Scenario, exchange: &Exchange, from: Option<&str>) -> 
     for c in 0..exchange.connections.len() {
         let steps = steps(exchange, c);
         let begin = match from {
-            Some(name) => {
-                steps.iter().position(|s| s.pdu.ptype() == PduType::CAPSULE_CMD && s.kind.is_some_and(|k| k.name == name))
-            }
+            Some(name) => steps.iter().position(|s| s.pdu.ptype() == PduType::CAPSULE_CMD && s.command.is(Some(name))),
             None => Some(0),
         };
         let Some(begin) = begin else { continue };
@@ -85,7 +81,7 @@ fn off(line: &WireLine, step: Option<&Step>) -> Mismatch {
     let command = line.command.as_deref().map_or(String::new(), |c| format!(" {c}"));
     let conds = line.conds.iter().map(|c| format!(" {}", crate::player::show_cond(c))).collect::<String>();
     let seen = step.map_or("the end".to_owned(), |s| {
-        let kind = s.kind.map_or(String::new(), |k| format!(" {}", k.name));
+        let kind = s.command.kind.map_or(String::new(), |k| format!(" {}", k.name));
         let fields = s.pdu.ptype().layout().map_or(String::new(), |l| l.describe(&s.pdu.header));
         format!("{} {}{kind} {fields}", s.dir.arrow(), s.pdu.ptype())
     });
@@ -98,50 +94,28 @@ fn fits(line: &WireLine, step: &Step, vars: &mut BTreeMap<String, Val>) -> bool 
     if step.dir != dir || (line.pdu != "any" && line.pdu != name) {
         return false;
     }
-    if line.command.is_some() && step.kind.map(|k| k.name) != line.command.as_deref() {
-        return false;
-    }
-    line.conds.iter().all(|c| {
-        let of_command = || {
-            let f = step.kind.and_then(|k| k.layout.field(&c.name))?;
-            Some((Some(f), crate::fields::value_in(f, step.sqe?.as_bytes())))
-        };
-        let Some((field, seen)) = seen(&step.pdu, &c.name, step.kind).or_else(of_command) else { return false };
-        if let (Expr::Var(name, None), Op::Equal) = (&c.value, c.op)
-            && !vars.contains_key(name)
-        {
-            vars.insert(name.clone(), seen);
-            return true;
-        }
-        Scope(vars).wanted(&c.value, field).is_ok_and(|w| compare(&seen, c.op, &w).unwrap_or(false))
-    })
+    step.command.is(line.command.as_deref())
+        && line.conds.iter().all(|c| {
+            let Some((field, seen)) = step.command.seen(&step.pdu, &c.name) else { return false };
+            if let (Expr::Var(name, None), Op::Equal) = (&c.value, c.op)
+                && !vars.contains_key(name)
+            {
+                vars.insert(name.clone(), seen);
+                return true;
+            }
+            Scope(vars).wanted(&c.value, field).is_ok_and(|w| compare(&seen, c.op, &w).unwrap_or(false))
+        })
 }
 
 /// The PDUs of one connection in the order of time.
 fn steps(exchange: &Exchange, connection: usize) -> Vec<Step> {
-    let mut commands: BTreeMap<u16, Sqe> = BTreeMap::new();
-    let mut admin = true;
+    let mut commands = Commands::new();
     let mut out = Vec::new();
     for (_, event) in exchange.events().into_iter().filter(|(c, _)| *c == connection) {
         let EventKind::Pdu(bytes) = &event.kind else { continue };
         let Ok(pdu) = Pdu::parse(bytes) else { continue };
-        let cid = match pdu.ptype() {
-            PduType::CAPSULE_CMD => {
-                let sqe = CapsuleCmd::read(&pdu.header).map(|c| Sqe::from_bytes(c.sqe())).unwrap_or_default();
-                if CommandKind::of(&sqe, true).is_some_and(|k| k.name == "Connect") {
-                    admin = nvmf_wire::connect::Connect::from_bytes(*sqe.as_bytes()).qid().0 == 0;
-                }
-                commands.insert(sqe.cid().0, sqe);
-                Some(sqe.cid())
-            }
-            PduType::CAPSULE_RESP => CapsuleResp::read(&pdu.header).ok().map(|_| cqe_of(&pdu).cid()),
-            PduType::C2H_DATA => C2hData::read(&pdu.header).ok().map(|h| h.cccid()),
-            PduType::H2C_DATA => H2cData::read(&pdu.header).ok().map(|h| h.cccid()),
-            PduType::R2T => R2t::read(&pdu.header).ok().map(|h| h.cccid()),
-            _ => None,
-        };
-        let sqe = cid.and_then(|c| commands.get(&c.0).copied());
-        out.push(Step { dir: event.dir, sqe, kind: sqe.and_then(|s| CommandKind::of(&s, admin)), pdu });
+        commands.note(&pdu);
+        out.push(Step { dir: event.dir, command: commands.of(&pdu), pdu });
     }
     out
 }

@@ -4,6 +4,7 @@
 //! asks: that is written in the scripts, with the requirement ids they cite.
 
 pub mod ast;
+mod commands;
 pub mod error;
 pub mod fault;
 mod fields;
