@@ -6,7 +6,7 @@ mod head;
 mod lines;
 mod stmt;
 
-use crate::ast::{Expr, Place, Script};
+use crate::ast::{Place, Script};
 use crate::error::ScriptError;
 
 /// Reads the scripts of a file. `file` is its name, for errors.
@@ -26,15 +26,6 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Script>, ScriptError> {
         }
     }
     Ok(scripts)
-}
-
-/// Reads one expression: for tests and the command line.
-pub fn expr(text: &str) -> Result<Expr, String> {
-    let line = lines::Line { number: 1, indent: 0, text };
-    let mut at = atom::Cursor::new(&line);
-    let e = at.expr().map_err(|e| e.what)?;
-    at.end().map_err(|e| e.what)?;
-    Ok(e)
 }
 
 /// A fault found while reading, before the file's name is known.

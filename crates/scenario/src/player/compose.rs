@@ -298,7 +298,7 @@ impl Player<'_> {
         let by_word = word(said, "sgl");
         let inside = by_word.as_deref() == Some("in-capsule") || (by_word.is_none() && data.len() as u64 <= room);
         Ok(match (by_word.as_deref(), Direction::of(sqe)) {
-            (Some("null"), _) => (Some(SglDescriptor::new()), data_if(false, data)),
+            (Some("null"), _) => (Some(SglDescriptor::new()), Vec::new()),
             (Some("keyed"), _) => {
                 let k = nvmf_wire::sgl::SglKeyed::new()
                     .with(|s| s.len(data.len().max(length as usize) as u32).kind(nvmf_wire::sgl::SglType::KEYED_DATA_BLOCK));
@@ -313,7 +313,7 @@ impl Player<'_> {
                 (Some(SglDescriptor::transport(data.len().max(length as usize) as u32)), Vec::new())
             }
             (None | Some("transport"), _) => {
-                (Some(SglDescriptor::transport(length as u32)), data_if(!data.is_empty() && by_word.is_none(), data))
+                (Some(SglDescriptor::transport(length as u32)), if by_word.is_none() { data } else { Vec::new() })
             }
             (Some(other), _) => return Err(self.script(format!("sgl={other}; expected in-capsule, transport, null or keyed"))),
         })
@@ -349,10 +349,6 @@ impl Player<'_> {
     fn put(&self, f: &Field, buf: &mut [u8], v: &Val) -> Step {
         put(f, buf, v).map_err(|e| self.script(e))
     }
-}
-
-fn data_if(keep: bool, data: Vec<u8>) -> Vec<u8> {
-    if keep { data } else { Vec::new() }
 }
 
 fn is_digest(name: &str) -> bool {

@@ -13,7 +13,7 @@ use crate::ast::End;
 
 /// How the peer ended the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub(super) enum Ended {
     /// FIN.
     Fin,
     /// RST.

@@ -18,7 +18,6 @@ use nvmf_capture::Exchange;
 use nvmf_seam::{Network, OpenError};
 
 use conn::Conn;
-pub use conn::Ended;
 pub(crate) use eval::show_cond;
 pub use eval::{EvalError, Scope};
 
