@@ -6,6 +6,7 @@
 mod bystander;
 mod completion;
 mod conformance;
+mod control;
 mod explain;
 mod host;
 mod list;
@@ -53,6 +54,8 @@ enum Command {
     /// Play a target, right or wrong in a chosen way
     #[command(alias = "controller")]
     Target(Box<target::TargetArgs>),
+    /// Change what a target serves while hosts are connected to it
+    Control(control::Args),
     /// Play a host: discover, connect, identify, read, write
     #[command(alias = "initiator")]
     Host(Box<host::HostArgs>),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let run = || match cli.command {
         Command::Conformance(args) => conformance::run(*args),
+        Command::Control(args) => control::run(&args),
         Command::List(args) => list::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Host(args) => host::run(*args),

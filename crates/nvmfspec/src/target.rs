@@ -1,5 +1,6 @@
 //! `nvmfspec target`: plays a target, correct or with faults, until it is interrupted.
 
+mod control;
 mod log;
 mod namespace;
 
@@ -16,6 +17,7 @@ use nvmf_scenario::ast::{Fault, Script};
 use nvmf_scenario::fault::FaultTap;
 
 use crate::output;
+use control::Control;
 use log::Log;
 use namespace::Namespace;
 
@@ -26,8 +28,9 @@ Examples:
   nvmfspec target --discovery 0.0.0.0:8009 --listen 0.0.0.0:4420
   nvmfspec target --judge                                    tells what the hosts that come do wrong
   nvmfspec target --fault tcp-r2t-nothing --pcap out.pcapng  a target that is wrong in one way
+  nvmfspec target --control /run/nvmf.sock                   then: nvmfspec control /run/nvmf.sock namespace add mem:64MiB
 
-It serves until SIGINT and then ends with status 0.";
+It serves until SIGINT, or `quit` over its control socket, and then ends with status 0.";
 
 /// What to serve, and where.
 #[derive(clap::Args, Debug)]
@@ -51,6 +54,9 @@ pub struct TargetArgs {
     /// Host NQN that may connect; may be repeated; without it all may
     #[arg(long, value_name = "NQN")]
     allow_host: Vec<String>,
+    /// Take commands on this Unix socket; see `nvmfspec control --help`
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Fault by its id, or all faults of a file; may be repeated
     #[arg(long, value_name = "ID|FILE.fault")]
     fault: Vec<String>,
@@ -86,7 +92,7 @@ pub struct TargetArgs {
     quiet: bool,
 }
 
-/// Serves until SIGINT.
+/// Serves until SIGINT or `quit`.
 pub fn run(args: TargetArgs) -> ExitCode {
     match serve(&args) {
         Ok(()) => ExitStatus::Success.into(),
@@ -108,7 +114,24 @@ fn serve(args: &TargetArgs) -> Result<(), (ExitStatus, String)> {
         let wrong = if wrong.is_empty() { String::new() } else { format!(" faults {}", wrong.join(" ")) };
         // Before anybody is told that it runs.
         let stop = interrupted().map_err(|e| harness(e.to_string()))?;
+        let control = args.control.as_ref().map(|path| {
+            let control = Control::bind(path, target.handle(), &args.nqn);
+            control.map_err(|e| harness(format!("--control {}: {e}", path.display())))
+        });
+        let control = control.transpose()?;
         output::print(&format!("listening on {} as {}{wrong}\n", at.join(" "), args.nqn));
+        let quit = async {
+            match control {
+                Some(control) => control.run().await,
+                None => std::future::pending().await,
+            }
+        };
+        let stop = async {
+            tokio::select! {
+                () = stop => {}
+                () = quit => {}
+            }
+        };
         target.run(stop).await;
         Ok(())
     })?;

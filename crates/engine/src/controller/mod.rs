@@ -1,9 +1,11 @@
 //! All controllers of a target: NVM subsystems, the discovery subsystem, and what their queues share.
 //!
-//! [`Hub`] is the entry: connections ask it by [`ToHub`], it answers by [`ToConnection`]. The state of one controller is in `state`, the
-//! judging of Connect in `connect`, properties in `property`, admin commands in `admin` and the modules beside it.
+//! [`Hub`] is the entry: connections ask it by [`ToHub`], it answers by [`ToConnection`]. What a target serves, and how that changes, is
+//! in `config`, the state of one controller in `state`, the judging of Connect in `connect`, properties in `property`, admin commands in
+//! `admin` and the modules beside it.
 
 mod admin;
+mod config;
 mod connect;
 mod events;
 mod features;
@@ -12,46 +14,21 @@ mod log;
 mod property;
 mod state;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use nvmf_seam::Instant;
-use nvmf_seam::store::Store;
-use nvmf_wire::nqn::{Nqn, NqnError};
 use nvmf_wire::{Cid, Cntlid, Status};
 
 pub(crate) use admin::transfer_of;
-use events::Notice;
+pub use config::{AssociationInfo, ConfigError, NewNamespace, Port, SubsystemInfo};
 pub use state::EndReason;
-use state::{Controller, Kind, Subsystem};
+use state::{Controller, Subsystem};
 
-use crate::message::{ConnectionId, NamespaceView, ToConnection, ToHub};
+use crate::message::{ConnectionId, ToConnection, ToHub};
 use crate::settings::ControllerSettings;
-
-/// A place where connections come in.
-#[derive(Clone, Debug)]
-pub struct Port {
-    /// PORTID, different for each port. [DISC-LOG-23]
-    pub id: u16,
-    /// Address that the discovery log gives. An unspecified IP address stands for the one that the host reached us by.
-    pub advertise: SocketAddr,
-    /// True where only the discovery subsystem is reached here.
-    pub discovery_only: bool,
-}
-
-/// A namespace to be added.
-#[derive(Clone)]
-pub struct NewNamespace {
-    /// Its storage.
-    pub store: Arc<dyn Store>,
-    /// The store may block the thread that calls it.
-    pub blocking: bool,
-    /// UUID; `None` for one that is derived from the subsystem's NQN and the NSID.
-    pub uuid: Option<[u8; 16]>,
-}
 
 /// What happened, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,38 +66,6 @@ pub enum HubEvent {
         /// Why.
         reason: EndReason,
     },
-}
-
-/// Why the hub could not do what its user asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigError {
-    /// The name is no NQN, or the one that is kept for discovery.
-    Name(String),
-    /// There is one of that name or number already.
-    Exists,
-    /// There is none of that name or number.
-    Unknown,
-    /// The NSID is 0 or above NN.
-    Nsid(u32),
-}
-
-impl core::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Name(why) => write!(f, "not usable as the NQN of a subsystem: {why}"),
-            Self::Exists => f.write_str("exists already"),
-            Self::Unknown => f.write_str("does not exist"),
-            Self::Nsid(n) => write!(f, "NSID {n} is not in the range of valid NSIDs"),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-impl From<NqnError> for ConfigError {
-    fn from(e: NqnError) -> Self {
-        Self::Name(e.to_string())
-    }
 }
 
 /// One connection as the hub knows it.
@@ -194,66 +139,6 @@ impl Hub {
     /// The settings.
     pub fn settings(&self) -> &ControllerSettings {
         &self.settings
-    }
-
-    /// Adds a port: the discovery log changes.
-    pub fn add_port(&mut self, port: Port) -> Result<(), ConfigError> {
-        if self.ports.contains_key(&port.id) {
-            return Err(ConfigError::Exists);
-        }
-        self.ports.insert(port.id, port);
-        self.discovery_changed();
-        Ok(())
-    }
-
-    /// Adds an NVM subsystem: the discovery log changes. `hosts` are the names that may connect; `None` for all.
-    pub fn add_subsystem(&mut self, nqn: &str, hosts: Option<BTreeSet<String>>) -> Result<(), ConfigError> {
-        let nqn = Nqn::parse(nqn)?;
-        if nqn.as_str() == nvmf_wire::nqn::DISCOVERY_NQN {
-            return Err(ConfigError::Name("it names the discovery subsystem".into()));
-        }
-        if self.subsystems.contains_key(nqn.as_str()) {
-            return Err(ConfigError::Exists);
-        }
-        self.subsystems.insert(nqn.as_str().to_owned(), Subsystem::new(nqn.as_str(), hosts, self.settings.namespaces));
-        self.discovery_changed();
-        Ok(())
-    }
-
-    /// Removes an NVM subsystem and ends its associations: the discovery log changes.
-    pub fn remove_subsystem(&mut self, nqn: &str) -> Result<(), ConfigError> {
-        self.subsystems.remove(nqn).ok_or(ConfigError::Unknown)?;
-        let gone: Vec<u32> = self.controllers.iter().filter(|(_, c)| c.subnqn == nqn).map(|(k, _)| *k).collect();
-        for key in gone {
-            self.end(key, EndReason::Removed);
-        }
-        self.discovery_changed();
-        Ok(())
-    }
-
-    /// Adds a namespace and attaches it to every controller of its subsystem.
-    pub fn add_namespace(&mut self, nqn: &str, nsid: u32, new: NewNamespace) -> Result<(), ConfigError> {
-        if nsid == 0 || nsid > self.settings.namespaces {
-            return Err(ConfigError::Nsid(nsid));
-        }
-        let subsystem = self.subsystems.get_mut(nqn).ok_or(ConfigError::Unknown)?;
-        if subsystem.table.active.contains_key(&nsid) {
-            return Err(ConfigError::Exists);
-        }
-        let view = NamespaceView { geometry: new.store.geometry(), store: new.store, blocking: new.blocking };
-        subsystem.attach(nsid, view, new.uuid);
-        self.namespaces_changed(nqn, nsid);
-        Ok(())
-    }
-
-    /// Detaches a namespace from every controller and removes it.
-    pub fn remove_namespace(&mut self, nqn: &str, nsid: u32) -> Result<(), ConfigError> {
-        let subsystem = self.subsystems.get_mut(nqn).ok_or(ConfigError::Unknown)?;
-        if !subsystem.detach(nsid) {
-            return Err(ConfigError::Unknown);
-        }
-        self.namespaces_changed(nqn, nsid);
-        Ok(())
     }
 
     /// A connection was accepted at `port`; `local` is our address on it, where that is known.
@@ -376,25 +261,5 @@ impl Hub {
             }
         }
         self.events.push_back(HubEvent::Ended { cntlid: c.cntlid, hostnqn: c.hostnqn, subnqn: c.subnqn, reason });
-    }
-
-    /// Tells every queue of a subsystem, and every host that asked for notices.
-    fn namespaces_changed(&mut self, nqn: &str, nsid: u32) {
-        let Some(subsystem) = self.subsystems.get(nqn) else { return };
-        for c in self.controllers.values_mut().filter(|c| c.subnqn == nqn && c.kind == Kind::Io) {
-            for connection in c.queues.values() {
-                self.out.push_back((*connection, ToConnection::Namespaces(subsystem.table.clone())));
-            }
-            c.changed.insert(nsid);
-            c.raise(Notice::Namespaces, &mut self.out);
-        }
-    }
-
-    /// The discovery log changed. [DISC-LOG-06, DISC-CTRL-17]
-    fn discovery_changed(&mut self) {
-        self.generation = self.generation.wrapping_add(1);
-        for c in self.controllers.values_mut().filter(|c| c.kind == Kind::Discovery) {
-            c.raise(Notice::Discovery, &mut self.out);
-        }
     }
 }

@@ -30,6 +30,8 @@ pub enum EndReason {
     NotEnabled,
     /// The subsystem was removed, or the target ends.
     Removed,
+    /// The host may not connect to the subsystem any more.
+    HostDenied,
 }
 
 impl core::fmt::Display for EndReason {
@@ -41,6 +43,7 @@ impl core::fmt::Display for EndReason {
             Self::Overrun => f.write_str("submission queue overrun"),
             Self::NotEnabled => f.write_str("controller not enabled in time"),
             Self::Removed => f.write_str("subsystem removed"),
+            Self::HostDenied => f.write_str("host not allowed any more"),
         }
     }
 }

@@ -2,20 +2,18 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use nvmf_engine::controller::Hub;
 use tokio::sync::oneshot;
 
-use super::shared::Shared;
-use super::{Target, TargetConfig};
+use super::{Handle, Target, TargetConfig};
 
 /// A target that runs until it is dropped.
 pub struct EmbeddedTarget {
     addresses: Vec<SocketAddr>,
-    shared: Arc<Shared>,
+    handle: Handle,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -36,7 +34,7 @@ impl EmbeddedTarget {
             runtime.block_on(async {
                 match Target::bind(config).await {
                     Ok(target) => {
-                        let _ = ready.send(Ok((target.addresses(), target.shared.clone())));
+                        let _ = ready.send(Ok((target.addresses(), target.handle())));
                         let stop = async {
                             // An error means that the handle is gone, which is a reason to stop as well.
                             let _ = stopped.await;
@@ -49,8 +47,8 @@ impl EmbeddedTarget {
                 }
             });
         })?;
-        let (addresses, shared) = started.recv().map_err(|_| io::Error::other("the target's thread ended"))??;
-        Ok(Self { addresses, shared, stop: Some(stop), thread: Some(thread) })
+        let (addresses, handle) = started.recv().map_err(|_| io::Error::other("the target's thread ended"))??;
+        Ok(Self { addresses, handle, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where the first listener listens.
@@ -63,9 +61,9 @@ impl EmbeddedTarget {
         &self.addresses
     }
 
-    /// Changes what the target serves: namespaces come and go.
+    /// As [`Handle::with_hub`].
     pub fn with_hub<R>(&self, f: impl FnOnce(&mut Hub) -> R) -> R {
-        self.shared.with(self.shared.now(), f)
+        self.handle.with_hub(f)
     }
 }
 

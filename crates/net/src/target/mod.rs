@@ -97,6 +97,17 @@ pub struct Target {
     listeners: Vec<(u16, TcpListener)>,
 }
 
+/// Reaches the hub of a target that runs, from any thread.
+#[derive(Clone)]
+pub struct Handle(Arc<Shared>);
+
+impl Handle {
+    /// Looks at what the target serves, or changes it: hosts are told as the text asks.
+    pub fn with_hub<R>(&self, f: impl FnOnce(&mut Hub) -> R) -> R {
+        self.0.with(self.0.now(), f)
+    }
+}
+
 /// How long the end of a target waits for its connections to close.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -126,6 +137,11 @@ impl Target {
     /// The addresses bound to, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|(_, l)| l.local_addr().ok()).collect()
+    }
+
+    /// Reaches the target while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle(self.shared.clone())
     }
 
     /// Serves until `stop` is ready, then closes every connection.
