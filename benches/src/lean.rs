@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nvmf_seam::{Entropy, SplitMix64};
-use nvmf_wire::tcp::{CapsuleCmd, CapsuleResp, Digests, IcReq, PduHead, PduType, R2t, crc32c};
+use nvmf_wire::tcp::{CapsuleCmd, CapsuleResp, Digests, IcReq, PduHead, PduType, R2t};
 use nvmf_wire::{Cid, Cntlid, Cqe, Qid, SglDescriptor, Sqe};
 
 use crate::pdu;
@@ -140,7 +140,7 @@ fn place(capsule: &mut [u8], blocks: u16, random: &mut SplitMix64, digests: Dige
     // SLBA: bytes 47:40 of the SQE
     let at = CapsuleCmd::LEN - Sqe::LEN + 40;
     capsule[at..at + 8].copy_from_slice(&slba.to_le_bytes());
-    sign(capsule, CapsuleCmd::LEN, digests);
+    pdu::sign(capsule, CapsuleCmd::LEN, digests);
 }
 
 /// Makes `data` the answer to an R2T.
@@ -149,17 +149,8 @@ fn answer(data: &mut [u8], head: &[u8; HEADER], len: u32, digests: Digests) -> i
     if (r2t.r2to(), r2t.r2tl()) != (0, len) {
         return Err(odd("R2T in parts"));
     }
-    data[8..10].copy_from_slice(&r2t.cccid().0.to_le_bytes());
-    data[10..12].copy_from_slice(&r2t.ttag().to_le_bytes());
-    sign(data, HEADER, digests);
+    pdu::address(data, r2t.cccid(), r2t.ttag(), digests);
     Ok(())
-}
-
-fn sign(pdu: &mut [u8], hlen: usize, digests: Digests) {
-    if digests.header {
-        let (header, rest) = pdu.split_at_mut(hlen);
-        rest[..4].copy_from_slice(&crc32c(header));
-    }
 }
 
 /// Finds headers in a stream, and passes over what is between them.

@@ -4,10 +4,12 @@
 //! `cargo bench -p nvmfspec-benches` runs those in memory, `cargo xtask bench` those over sockets. Each measurement has a baseline beside it in the same run, as far as there is one:
 //! numbers of different machines, or of the same machine at different hours, say little alone.
 
+pub mod counting;
 pub mod lean;
 pub mod pdu;
 pub mod raw;
 pub mod round;
+pub mod served;
 
 use std::sync::Arc;
 
@@ -21,7 +23,8 @@ use nvmf_wire::tcp::Digests;
 use nvmf_wire::{Cntlid, Qid, Sqe};
 pub use pdu::io;
 
-const SUBNQN: &str = "nqn.2014-08.org.example:subsystem";
+/// The NQN of the subsystem that is measured.
+pub const SUBNQN: &str = "nqn.2014-08.org.example:subsystem";
 const NOW: Instant = Instant(1);
 
 /// A controller with an Admin Queue and one I/O queue.
@@ -60,9 +63,14 @@ impl Rig {
 
     /// Gives the CQE.
     fn connect(&mut self, qid: u16, cntlid: Cntlid) -> Vec<u8> {
-        let bytes = pdu::connect(Qid(qid), cntlid, 32, SUBNQN, self.digests);
+        let bytes = pdu::connect(Qid(qid), cntlid, 64, SUBNQN, self.digests);
         let out = self.exchange(usize::from(qid), &bytes);
         out[0].head.as_slice()[8..24].to_vec()
+    }
+
+    /// The digests that are on.
+    pub fn digests(&self) -> Digests {
+        self.digests
     }
 
     /// The bytes of a command capsule.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::property::{Cc, Property, PropertySet};
-use nvmf_wire::tcp::{CapsuleCmd, Digests, H2cData, IcReq, Pdu, PduType};
+use nvmf_wire::tcp::{CapsuleCmd, Digests, H2cData, IcReq, Pdu, PduType, crc32c};
 use nvmf_wire::value::Text;
 use nvmf_wire::{Cid, Cntlid, CommandKind, Nsid, Qid, SglDescriptor, Sqe, ZeroBased16, nvm};
 
@@ -48,6 +48,21 @@ pub fn h2c_data(data: Bytes, digests: Digests) -> Vec<u8> {
     let mut header = *H2cData::new().with(|s| s.datal(data.len() as u32).last(true)).as_bytes();
     header[0] = PduType::H2C_DATA.0;
     Pdu::build(&header, data, digests, 4).seal().to_bytes()
+}
+
+/// Makes an H2CData the answer to an R2T.
+pub fn address(h2c_data: &mut [u8], cccid: Cid, ttag: u16, digests: Digests) {
+    h2c_data[8..10].copy_from_slice(&cccid.0.to_le_bytes());
+    h2c_data[10..12].copy_from_slice(&ttag.to_le_bytes());
+    sign(h2c_data, H2cData::LEN, digests);
+}
+
+/// Puts the header digest in, where there is one, after a change of the header.
+pub fn sign(pdu: &mut [u8], hlen: usize, digests: Digests) {
+    if digests.header {
+        let (header, rest) = pdu.split_at_mut(hlen);
+        rest[..4].copy_from_slice(&crc32c(header));
+    }
 }
 
 fn named(name: &str) -> Sqe {

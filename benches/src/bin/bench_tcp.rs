@@ -1,24 +1,16 @@
 //! The target over loopback TCP beside a raw loop, and the memory of a target with idle associations. `cargo xtask bench` runs it
 //! in the right build; start with `tcp` and `memory`.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use nvmf_engine::controller::NewNamespace;
-use nvmf_engine::store::MemoryStore;
-use nvmf_engine::{ControllerSettings, TcpSettings};
-use nvmf_net::target::{Listener, SubsystemConfig};
-use nvmf_net::{EmbeddedTarget, TargetConfig};
-use nvmf_seam::{Geometry, Store, StoreOp};
 use nvmfspec_benches::lean::LeanHost;
-use nvmfspec_benches::round::{self, BLOCK, BLOCKS, Sample, Spread, WORKS, Work};
+use nvmfspec_benches::round::{self, Sample, Spread, WORKS, Work};
+use nvmfspec_benches::{SUBNQN, served};
 use serde_json::{Value, json};
 
-const SUBNQN: &str = "nqn.2014-08.org.example:subsystem";
 /// MiB that a target with 1,000 idle associations may have.
 const MEMORY_GOAL: f64 = 200.0;
 const ASSOCIATIONS: usize = 1000;
@@ -43,7 +35,7 @@ fn main() -> ExitCode {
 fn tcp(json: &str, rounds: &str, ms: &str) -> Result<(), String> {
     let rounds: usize = rounds.parse().ok().filter(|n| *n > 0).ok_or("the rounds are a number from 1 on")?;
     let time = Duration::from_millis(ms.parse().ok().filter(|n| *n > 0).ok_or("the time is a number of ms from 1 on")?);
-    let target = target().map_err(|e| format!("the target: {e}"))?;
+    let target = served::target().map_err(|e| format!("the target: {e}"))?;
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); WORKS.len()];
     for n in 0..rounds {
         for (work, of) in WORKS.iter().zip(&mut samples) {
@@ -95,25 +87,6 @@ fn line(work: &Work, what: &str, rate: Spread, ratio: Option<Spread>) {
 
 fn spread(s: Spread) -> Value {
     json!({ "min": s.min, "median": s.median, "max": s.max })
-}
-
-/// A target with 64 MiB in memory, all of it written, so that no read is of a hole.
-fn target() -> io::Result<EmbeddedTarget> {
-    let store = Arc::new(MemoryStore::new(Geometry { blocks: BLOCKS, block_size: BLOCK }));
-    let piece = 1024 * 1024;
-    for at in (0..BLOCKS * u64::from(BLOCK)).step_by(piece) {
-        let data = Bytes::from(vec![(at >> 20) as u8; piece]);
-        store.execute(StoreOp::Write { offset: at, data }).map_err(|e| io::Error::other(e.to_string()))?;
-    }
-    let namespaces = vec![(1, NewNamespace { store, blocking: false, uuid: None })];
-    EmbeddedTarget::start(TargetConfig {
-        listeners: vec![Listener::new(SocketAddr::from(([127, 0, 0, 1], 0)))],
-        subsystems: vec![SubsystemConfig { nqn: SUBNQN.into(), hosts: None, namespaces }],
-        controller: ControllerSettings::default(),
-        tcp: TcpSettings::default(),
-        tap: None,
-        observer: None,
-    })
 }
 
 fn memory(program: &str) -> Result<(), String> {

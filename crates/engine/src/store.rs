@@ -1,9 +1,9 @@
 //! Stores that need nothing but memory: [`MemoryStore`] and [`NullStore`]. What a namespace asks of its store is `seam::store`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use nvmf_seam::store::{Geometry, Store, StoreError, StoreOp};
 
 /// Bytes kept together; untouched chunks take no memory.
@@ -13,33 +13,38 @@ const CHUNK: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct MemoryStore {
     geometry: Geometry,
-    chunks: Mutex<BTreeMap<u64, Box<[u8]>>>,
+    blocks: Mutex<Blocks>,
+}
+
+#[derive(Debug, Default)]
+struct Blocks {
+    chunks: BTreeMap<u64, Box<[u8]>>,
+    buffers: Buffers,
 }
 
 impl MemoryStore {
     /// An empty store of that size.
     pub fn new(geometry: Geometry) -> Self {
-        Self { geometry, chunks: Mutex::new(BTreeMap::new()) }
+        Self { geometry, blocks: Mutex::default() }
     }
+}
 
-    fn read(&self, offset: u64, len: usize) -> Bytes {
-        let chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut out = BytesMut::zeroed(len);
-        let mut done = 0;
-        for (at, index, start, n) in pieces(offset, len) {
-            if let (Some(chunk), Some(to)) = (chunks.get(&index), out.get_mut(at..at + n)) {
-                to.copy_from_slice(&chunk[start..start + n]);
+impl Blocks {
+    fn read(&mut self, offset: u64, len: usize) -> Bytes {
+        let out = self.buffers.with_room(len);
+        for (_, index, start, n) in pieces(offset, len) {
+            match self.chunks.get(&index) {
+                Some(chunk) => out.extend_from_slice(&chunk[start..start + n]),
+                None => out.put_bytes(0, n),
             }
-            done += n;
         }
-        debug_assert_eq!(done, len);
-        out.freeze()
+        debug_assert_eq!(out.len(), len);
+        out.split().freeze()
     }
 
-    fn write(&self, offset: u64, data: &[u8]) {
-        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+    fn write(&mut self, offset: u64, data: &[u8]) {
         for (at, index, start, n) in pieces(offset, data.len()) {
-            let chunk = chunks.entry(index).or_insert_with(|| vec![0; CHUNK].into_boxed_slice());
+            let chunk = self.chunks.entry(index).or_insert_with(|| vec![0; CHUNK].into_boxed_slice());
             if let Some(from) = data.get(at..at + n) {
                 chunk[start..start + n].copy_from_slice(from);
             }
@@ -54,14 +59,46 @@ impl Store for MemoryStore {
 
     fn execute(&self, op: StoreOp) -> Result<Bytes, StoreError> {
         check(self.geometry, &op)?;
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         match op {
-            StoreOp::Read { offset, len } => Ok(self.read(offset, len)),
+            StoreOp::Read { offset, len } => Ok(blocks.read(offset, len)),
             StoreOp::Write { offset, data } => {
-                self.write(offset, &data);
+                blocks.write(offset, &data);
                 Ok(Bytes::new())
             }
             StoreOp::Flush => Ok(Bytes::new()),
         }
+    }
+}
+
+/// Memory that reads are lent from. A buffer is lent in parts until it is used up, and again once all its parts were given back, so
+/// that a steady run of reads allocates nothing. Without a read it takes no memory.
+#[derive(Debug, Default)]
+struct Buffers {
+    /// The one in use first, then by the time since they were used.
+    ring: VecDeque<BytesMut>,
+}
+
+/// Bytes of one buffer.
+const BUFFER: usize = 256 * 1024;
+/// Most buffers kept; what is read while all are lent has memory of its own.
+const BUFFERS: usize = 32;
+
+impl Buffers {
+    /// An empty buffer in which `len` bytes have room, for the caller to fill and split off.
+    fn with_room(&mut self, len: usize) -> &mut BytesMut {
+        let fits = |b: Option<&mut BytesMut>| b.is_some_and(|b| b.try_reclaim(len));
+        if !fits(self.ring.front_mut()) {
+            if fits(self.ring.back_mut()) {
+                self.ring.rotate_right(1);
+            } else {
+                if self.ring.len() == BUFFERS {
+                    self.ring.pop_back();
+                }
+                self.ring.push_front(BytesMut::with_capacity(BUFFER.max(len)));
+            }
+        }
+        &mut self.ring[0]
     }
 }
 
@@ -137,6 +174,22 @@ mod tests {
         assert_eq!(&read[..2], &[0, 0]);
         assert_eq!(&read[2..data.len() + 2], &data[..]);
         assert_eq!(&read[data.len() + 2..], &[0, 0]);
+    }
+
+    #[test]
+    fn what_was_read_stays_while_later_reads_and_writes_come() {
+        let store = MemoryStore::new(Geometry { blocks: 4096, block_size: 512 });
+        let len = BUFFER / 2;
+        let (mut lent, mut rounds) = (Vec::new(), 0u8);
+        while lent.len() < 3 * BUFFERS {
+            rounds += 1;
+            store.execute(StoreOp::Write { offset: 0, data: Bytes::from(vec![rounds; len]) }).unwrap();
+            lent.push(store.execute(StoreOp::Read { offset: 0, len }).unwrap());
+        }
+        for (data, value) in lent.iter().zip(1..) {
+            assert!(data.iter().all(|b| *b == value));
+        }
+        assert_eq!(store.blocks.lock().unwrap().buffers.ring.len(), BUFFERS);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use nvmf_seam::Instant;
 use nvmf_wire::tcp::{ADMIN_IN_CAPSULE, CapsuleCmd};
 use nvmf_wire::{Cid, Qid, Sqe, Status};
 
-use super::command::{Command, State};
+use super::command::State;
 use super::controller::{CloseReason, ControllerConnection, Phase};
 use crate::message::{Admitted, Counters, NamespaceTable, ToHub};
 
@@ -96,6 +96,12 @@ impl Queue {
         (self.head % u64::from(self.entries)) as u16
     }
 
+    /// See [`ControllerConnection::handle_timeout`].
+    pub fn rest(&mut self) {
+        self.pending.shrink_to_fit();
+        self.waiting.shrink_to_fit();
+    }
+
     pub fn pending_bytes(&self) -> usize {
         self.pending.iter().map(|c| c.data.len() + 64).sum()
     }
@@ -168,10 +174,10 @@ impl ControllerConnection {
         if self.phase == Phase::Connected && !self.queue.is_admin() {
             self.to_hub.push_back(ToHub::Failed { sqe, status });
         }
-        if self.commands.contains_key(&cid) {
+        if self.commands.contains(cid) {
             return self.complete_stray(cid, status);
         }
-        self.commands.insert(cid, Command { sqe, state: State::Replying, held: 0, intact: true });
+        self.enter(sqe, State::Replying);
         self.complete(cid, status, 0, Bytes::new());
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Command {
     pub held: usize,
     /// No data digest was wrong.
     pub intact: bool,
+    /// See [`ControllerConnection::serial`].
+    pub serial: u64,
 }
 
 #[derive(Debug)]
@@ -112,7 +114,7 @@ impl ControllerConnection {
     pub(super) fn start(&mut self, sqe: Sqe, data: Bytes, intact: bool) {
         let cid = sqe.cid();
         // Nothing forces us to notice, but two commands of one CID cannot be told apart. [SQE-02]
-        if self.commands.contains_key(&cid) {
+        if self.commands.contains(cid) {
             return self.refuse(sqe, Status::COMMAND_ID_CONFLICT.dnr());
         }
         // [TCP-DGST-26, TCP-ERR-07]
@@ -129,25 +131,31 @@ impl ControllerConnection {
         };
         match (inline, plan.transfer) {
             (Some(data), _) => {
-                self.commands.insert(cid, Command { sqe, state: State::InHub, held: 0, intact: true });
+                self.enter(sqe, State::InHub);
                 self.run(cid, plan.sink, data.into());
             }
             (None, Transfer::None) => {
-                self.commands.insert(cid, Command { sqe, state: State::InHub, held: 0, intact: true });
+                self.enter(sqe, State::InHub);
                 self.run(cid, plan.sink, Gather::default());
             }
             (None, _) => {
-                self.commands.insert(cid, Command { sqe, state: State::Held(plan), held: 0, intact: true });
+                self.enter(sqe, State::Held(plan));
                 self.queue.waiting.push_back(cid);
                 self.start_waiting();
             }
         }
     }
 
+    /// A command is at work from here on, until [`ControllerConnection::finish`] or `drop_command`.
+    pub(super) fn enter(&mut self, sqe: Sqe, state: State) {
+        self.serial += 1;
+        self.commands.insert(sqe.cid(), Command { sqe, state, held: 0, intact: true, serial: self.serial });
+    }
+
     /// Starts waiting commands while there is room for their data.
     pub(super) fn start_waiting(&mut self) {
         while let Some(cid) = self.queue.waiting.front().copied() {
-            let plan = match self.commands.get(&cid) {
+            let plan = match self.commands.get(cid) {
                 Some(Command { state: State::Held(plan), .. }) => plan.clone(),
                 _ => {
                     self.queue.waiting.pop_front();
@@ -160,7 +168,7 @@ impl ControllerConnection {
             }
             self.queue.waiting.pop_front();
             self.queue.held += len;
-            if let Some(c) = self.commands.get_mut(&cid) {
+            if let Some(c) = self.commands.get_mut(cid) {
                 c.held = len;
             }
             match plan.transfer {
@@ -172,7 +180,7 @@ impl ControllerConnection {
 
     /// Gives back the room that a command's data took.
     pub(super) fn release(&mut self, cid: Cid) {
-        if let Some(c) = self.commands.get_mut(&cid) {
+        if let Some(c) = self.commands.get_mut(cid) {
             self.queue.held -= core::mem::take(&mut c.held);
         }
     }
@@ -182,7 +190,7 @@ impl ControllerConnection {
         let fctype = sqe.fctype();
         if self.phase != Phase::Connected {
             // No queue yet: only Connect makes one, and only one at a time. [FAB-QUEUE-12, FAB-CONNECT-01]
-            let busy = self.commands.values().any(|c| !matches!(c.state, State::Replying));
+            let busy = self.commands.iter().any(|(_, c)| !matches!(c.state, State::Replying));
             return match fctype {
                 Some(FabricsType::CONNECT) if !busy => Ok(Plan { transfer: Transfer::In(ConnectData::LEN), sink: Sink::Connect }),
                 _ => Err(Status::COMMAND_SEQUENCE_ERROR),
@@ -299,7 +307,7 @@ impl ControllerConnection {
 
     /// All data is here: do the command.
     pub(super) fn run(&mut self, cid: Cid, sink: Sink, data: Gather) {
-        let Some(c) = self.commands.get_mut(&cid) else { return };
+        let Some(c) = self.commands.get_mut(cid) else { return };
         let sqe = c.sqe;
         match sink {
             Sink::Connect => {
@@ -320,7 +328,7 @@ impl ControllerConnection {
             }
             Sink::Write { ns, offset, fua } => {
                 let pieces = data.into_pieces(ns.geometry.block_size as usize);
-                let bytes = pieces.iter().map(Bytes::len).sum();
+                let bytes = (nvm::Write::from_bytes(*sqe.as_bytes()).nlb().count() * u64::from(ns.geometry.block_size)) as usize;
                 c.state = State::Storing { left: pieces.len(), failed: None, bytes, then_flush: fua.then(|| ns.clone()) };
                 let mut at = offset;
                 for piece in pieces {
@@ -352,16 +360,15 @@ impl ControllerConnection {
     }
 
     fn request(&mut self, cid: Cid, ns: &NamespaceView, op: StoreOp) {
-        let id = self.next_store;
-        self.next_store += 1;
-        self.storing.insert(id, cid);
+        let Some(c) = self.commands.get(cid) else { return };
+        let id = c.serial << 16 | u64::from(cid.0);
         self.requests.push_back(StoreRequest { id, store: ns.store.clone(), blocking: ns.blocking, op });
     }
 
     /// A store request came back.
     pub(super) fn stored(&mut self, done: StoreDone) {
-        let Some(cid) = self.storing.remove(&done.id) else { return };
-        let Some(c) = self.commands.get_mut(&cid) else { return };
+        let cid = Cid(done.id as u16);
+        let Some(c) = self.commands.get_mut(cid).filter(|c| c.serial == done.id >> 16) else { return };
         let sqe = c.sqe;
         let read = matches!(c.state, State::Reading);
         match (&mut c.state, done.result) {

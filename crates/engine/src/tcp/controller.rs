@@ -1,8 +1,9 @@
 //! The controller's end of one NVMe/TCP connection: the verbs, the phases and the timers. What the verbs do with PDUs is in the
 //! neighbours: `receive` (bytes to PDUs), `capsule` and `command` (what a command asks for), `transfer` (R2T, H2CData), `send`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use nvmf_seam::{Instant, Transmit};
@@ -13,9 +14,13 @@ use super::capsule::Queue;
 use super::command::{Command, State, StoreDone, StoreRequest};
 use super::receive::Skip;
 use super::send::Out;
+use super::table::Table;
 use super::transfer::Transfers;
 use crate::message::{Admitted, ToConnection, ToHub};
 use crate::settings::TcpSettings;
+
+/// Time without a byte from the host after which a connection gives its buffers back: long beside a command, short beside a day.
+const REST: Duration = Duration::from_secs(1);
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,18 +90,20 @@ pub struct ControllerConnection {
     pub(super) buf: BytesMut,
     pub(super) skip: Option<Skip>,
     pub(super) queue: Queue,
-    pub(super) commands: BTreeMap<Cid, Command>,
+    pub(super) commands: Table<Cid, Command>,
+    /// Commands so far; in a store request's id it tells a command from a later one with its CID.
+    pub(super) serial: u64,
     pub(super) transfers: Transfers,
     pub(super) out: VecDeque<Out>,
     pub(super) to_hub: VecDeque<ToHub>,
     pub(super) requests: VecDeque<StoreRequest>,
-    pub(super) storing: BTreeMap<u64, Cid>,
-    pub(super) next_store: u64,
     pub(super) events: VecDeque<Event>,
     pub(super) close: Option<CloseReason>,
     pub(super) header_due: Option<Instant>,
     setup_due: Option<Instant>,
     pub(super) term_due: Option<Instant>,
+    /// When what a busy time made grow is given back.
+    rest_due: Option<Instant>,
 }
 
 impl ControllerConnection {
@@ -112,18 +119,18 @@ impl ControllerConnection {
             buf: BytesMut::new(),
             skip: None,
             queue: Queue::default(),
-            commands: BTreeMap::new(),
+            commands: Table::default(),
+            serial: 0,
             transfers: Transfers::default(),
             out: VecDeque::new(),
             to_hub: VecDeque::new(),
             requests: VecDeque::new(),
-            storing: BTreeMap::new(),
-            next_store: 0,
             events: VecDeque::new(),
             close: None,
             header_due: None,
             setup_due: Some(due),
             term_due: None,
+            rest_due: None,
         }
     }
 
@@ -137,6 +144,7 @@ impl ControllerConnection {
             self.shut(CloseReason::Flooded);
             return;
         }
+        self.rest_due = Some(now + REST);
         self.buf.extend_from_slice(bytes);
         self.advance(now);
     }
@@ -165,6 +173,9 @@ impl ControllerConnection {
         }
         if over(self.header_due) {
             self.advance(now);
+        }
+        if over(self.rest_due) {
+            self.rest();
         }
     }
 
@@ -204,7 +215,6 @@ impl ControllerConnection {
     pub fn handle_store(&mut self, now: Instant, done: StoreDone) {
         // Nothing follows a terminate request. [TCP-TERM-01, TCP-TERM-02]
         if self.is_ending() {
-            self.storing.remove(&done.id);
             return;
         }
         self.stored(done);
@@ -239,7 +249,7 @@ impl ControllerConnection {
     pub fn poll_timeout(&self) -> Option<Instant> {
         // A stalled connection looks at the header when it goes on.
         let header_due = self.header_due.filter(|_| self.can_receive());
-        [self.term_due, self.setup_due, header_due].into_iter().flatten().min()
+        [self.term_due, self.setup_due, header_due, self.rest_due].into_iter().flatten().min()
     }
 
     /// The next message to the hub.
@@ -279,7 +289,7 @@ impl ControllerConnection {
         self.phase = Phase::Connected;
         self.setup_due = None;
         let sqhd = self.queue.admit(&a);
-        if let Some(c) = self.commands.get_mut(&a.cid) {
+        if let Some(c) = self.commands.get_mut(a.cid) {
             c.state = State::Replying;
             self.out.push_back(Out::connected(a.cid, a.result, sqhd));
         }
@@ -292,7 +302,7 @@ impl ControllerConnection {
             .commands
             .iter()
             .filter(|(_, c)| c.sqe.fctype().is_none() && !matches!(c.state, State::Replying))
-            .map(|(cid, _)| *cid)
+            .map(|(cid, _)| cid)
             .collect();
         for cid in gone {
             self.drop_command(cid);
@@ -301,7 +311,7 @@ impl ControllerConnection {
 
     /// Aborts a command that waits for data or for room; one that runs is left alone. [ADM-ABORT-01 to ADM-ABORT-03]
     fn abort(&mut self, cid: Cid) -> bool {
-        let stoppable = self.commands.get(&cid).is_some_and(|c| matches!(c.state, State::Held(_) | State::Receiving(_)));
+        let stoppable = self.commands.get(cid).is_some_and(|c| matches!(c.state, State::Held(_) | State::Receiving(_)));
         if !stoppable || !self.transfers.abandon(cid) {
             return false;
         }
@@ -314,7 +324,7 @@ impl ControllerConnection {
     fn drop_command(&mut self, cid: Cid) {
         self.transfers.abandon(cid);
         self.release(cid);
-        self.commands.remove(&cid);
+        self.commands.remove(cid);
         self.queue.waiting.retain(|c| *c != cid);
     }
 
@@ -329,8 +339,23 @@ impl ControllerConnection {
         self.header_due = None;
         self.setup_due = None;
         self.term_due = None;
+        self.rest_due = None;
         // What waits for the host or for a store will not be answered any more.
         self.requests.clear();
+    }
+
+    /// An idle connection holds no buffers.
+    fn rest(&mut self) {
+        self.rest_due = None;
+        if self.buf.is_empty() {
+            self.buf = BytesMut::new();
+        }
+        self.commands.rest();
+        self.transfers.rest();
+        self.queue.rest();
+        self.out.shrink_to_fit();
+        self.to_hub.shrink_to_fit();
+        self.requests.shrink_to_fit();
     }
 
     /// Lets go of all memory.
@@ -338,13 +363,39 @@ impl ControllerConnection {
         self.buf = BytesMut::new();
         self.out.clear();
         self.requests.clear();
-        self.storing.clear();
-        self.commands.clear();
+        self.commands = Table::default();
         self.queue = Queue::default();
         self.transfers = Transfers::default();
         self.header_due = None;
         self.setup_due = None;
         self.term_due = None;
+        self.rest_due = None;
         self.close = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nvmf_wire::tcp::{IcReq, Pdu, PduType};
+
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_gives_its_buffer_back() {
+        let mut c = ControllerConnection::new(Instant(0), Arc::new(TcpSettings::default()));
+        let mut header = *IcReq::new().as_bytes();
+        header[0] = PduType::IC_REQ.0;
+        let mut bytes = Pdu::build(&header, bytes::Bytes::new(), Digests::default(), 4).to_bytes();
+        // The begin of the next PDU has to stay.
+        bytes.extend_from_slice(&[4, 0, 72]);
+        c.handle_bytes(Instant(0), &bytes);
+        c.handle_timeout(Instant(0) + REST);
+        assert_eq!(c.buf[..], [4, 0, 72]);
+        c.handle_bytes(Instant(0), &[0, 72, 0, 0, 0]);
+        c.handle_bytes(Instant(0), &[0; 64]);
+        assert!(c.buf.is_empty());
+        c.handle_timeout(Instant(0) + REST);
+        assert!(c.poll_timeout().is_none_or(|t| t > Instant(0) + REST));
+        assert!(!c.buf.try_reclaim(1));
     }
 }

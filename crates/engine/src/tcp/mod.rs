@@ -9,6 +9,7 @@ pub mod host;
 mod judge;
 mod receive;
 mod send;
+mod table;
 mod transfer;
 
 pub use command::{StoreDone, StoreRequest, Transfer};

@@ -49,9 +49,6 @@ impl ControllerConnection {
                 Step::Wait => break,
             }
         }
-        if self.buf.is_empty() && self.buf.capacity() > 0 {
-            self.buf = BytesMut::new();
-        }
     }
 
     /// Bytes that may be held before parsing goes on.

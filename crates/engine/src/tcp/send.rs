@@ -64,7 +64,7 @@ impl Out {
 impl ControllerConnection {
     /// Queues the end of a command; on an error status no data is sent.
     pub(super) fn complete(&mut self, cid: Cid, status: Status, result: u64, data: Bytes) {
-        if let Some(c) = self.commands.get_mut(&cid) {
+        if let Some(c) = self.commands.get_mut(cid) {
             c.state = super::command::State::Replying;
         }
         let data = if status.is_success() { data } else { Bytes::new() };
@@ -135,7 +135,7 @@ impl ControllerConnection {
     /// The host will know that the command ended: its CID and its slot are free.
     fn finish(&mut self, cid: Cid) {
         self.release(cid);
-        self.commands.remove(&cid);
+        self.commands.remove(cid);
         self.fetch();
         self.start_waiting();
     }

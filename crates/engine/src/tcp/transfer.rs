@@ -1,7 +1,5 @@
 //! Data from the host through R2T and H2CData. [NVMe/TCP 1.0, 3.3.2.2]
 
-use std::collections::BTreeMap;
-
 use bytes::{Bytes, BytesMut};
 use nvmf_wire::tcp::{Fes, H2cData};
 use nvmf_wire::{Cid, Status};
@@ -10,6 +8,7 @@ use super::command::{Sink, State};
 use super::controller::ControllerConnection;
 use super::judge::Fault;
 use super::send::Out;
+use super::table::Table;
 
 /// A command whose data is on its way.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ struct Window {
 /// The R2Ts of a connection by their tags.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    windows: BTreeMap<u16, Window>,
+    windows: Table<u16, Window>,
     next: u16,
 }
 
@@ -58,7 +57,7 @@ impl Transfers {
         if self.windows.len() > usize::from(u16::MAX) / 2 {
             return None;
         }
-        while self.windows.contains_key(&self.next) {
+        while self.windows.contains(self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let tag = self.next;
@@ -69,7 +68,7 @@ impl Transfers {
 
     /// A command ends before all its data came. False where that would have to be remembered for too many.
     pub fn abandon(&mut self, cid: Cid) -> bool {
-        if self.windows.values().filter(|w| !w.live).count() >= ABANDONED_MAX {
+        if self.windows.iter().filter(|(_, w)| !w.live).count() >= ABANDONED_MAX {
             return false;
         }
         for w in self.windows.values_mut().filter(|w| w.live && w.cid == cid) {
@@ -77,12 +76,19 @@ impl Transfers {
         }
         true
     }
+
+    /// See [`ControllerConnection::handle_timeout`].
+    pub fn rest(&mut self) {
+        self.windows.rest();
+    }
 }
 
 /// Data of a command in the pieces that it came in. Small pieces are joined, so that what is kept beside the data stays small.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
-    pieces: Vec<Bytes>,
+    /// Mostly the only one, and then without a list.
+    first: Option<Bytes>,
+    more: Vec<Bytes>,
     tail: BytesMut,
 }
 
@@ -91,7 +97,7 @@ const SMALL: usize = 4096;
 
 impl From<Bytes> for Gather {
     fn from(data: Bytes) -> Self {
-        Self { pieces: vec![data], tail: BytesMut::new() }
+        Self { first: Some(data), more: Vec::new(), tail: BytesMut::new() }
     }
 }
 
@@ -101,43 +107,81 @@ impl Gather {
             self.tail.extend_from_slice(&data);
         } else {
             self.close();
-            self.pieces.push(data);
+            self.add(data);
         }
     }
 
     fn close(&mut self) {
         if !self.tail.is_empty() {
-            self.pieces.push(core::mem::take(&mut self.tail).freeze());
+            let tail = core::mem::take(&mut self.tail).freeze();
+            self.add(tail);
+        }
+    }
+
+    fn add(&mut self, piece: Bytes) {
+        match self.first {
+            None => self.first = Some(piece),
+            Some(_) => self.more.push(piece),
         }
     }
 
     /// The pieces in order, none of which cuts a logical block. [NVM-RW-10: a block is written as a whole]
-    pub fn into_pieces(mut self, block: usize) -> Vec<Bytes> {
+    pub fn into_pieces(mut self, block: usize) -> impl ExactSizeIterator<Item = Bytes> {
         self.close();
-        if self.pieces.iter().all(|p| p.len().is_multiple_of(block)) { self.pieces } else { vec![self.into_bytes()] }
+        if self.first.iter().chain(&self.more).any(|p| !p.len().is_multiple_of(block)) {
+            self = self.into_bytes().into();
+        }
+        Pieces { first: self.first, more: self.more.into_iter() }
     }
 
     /// All in one piece.
     pub fn into_bytes(mut self) -> Bytes {
         self.close();
-        if self.pieces.len() == 1 {
-            return self.pieces.remove(0);
+        let first = self.first.unwrap_or_default();
+        if self.more.is_empty() {
+            return first;
         }
-        self.pieces.concat().into()
+        let mut all = BytesMut::with_capacity(first.len() + self.more.iter().map(Bytes::len).sum::<usize>());
+        all.extend_from_slice(&first);
+        for piece in self.more {
+            all.extend_from_slice(&piece);
+        }
+        all.freeze()
     }
 }
+
+/// See [`Gather::into_pieces`].
+struct Pieces {
+    first: Option<Bytes>,
+    more: std::vec::IntoIter<Bytes>,
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        self.first.take().or_else(|| self.more.next())
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let n = usize::from(self.first.is_some()) + self.more.len();
+        (n, Some(n))
+    }
+}
+
+impl ExactSizeIterator for Pieces {}
 
 impl ControllerConnection {
     /// Begins to ask for a command's data.
     pub(super) fn receive(&mut self, cid: Cid, sink: Sink, len: usize) {
-        let Some(c) = self.commands.get_mut(&cid) else { return };
+        let Some(c) = self.commands.get_mut(cid) else { return };
         c.state = State::Receiving(Receive { sink, len, asked: 0, got: 0, r2ts: 0, gather: Gather::default() });
         self.ask(cid);
     }
 
     /// Sends R2Ts as far as MAXR2T allows. [TCP-R2T-02 to TCP-R2T-05, TCP-R2T-09, TCP-R2T-10]
     fn ask(&mut self, cid: Cid) {
-        let Some(c) = self.commands.get_mut(&cid) else { return };
+        let Some(c) = self.commands.get_mut(cid) else { return };
         let State::Receiving(r) = &mut c.state else { return };
         while r.r2ts < self.max_r2ts && r.asked < r.len {
             let len = (r.len - r.asked).min(self.settings.max_r2tl.max(4) as usize);
@@ -156,7 +200,7 @@ impl ControllerConnection {
             return Err(Fault::field(4));
         }
         // Without an R2T there is no tag that could be known. [TCP-H2C-15, TCP-H2C-26, TCP-H2C-04]
-        let Some(w) = self.transfers.windows.get(&h.ttag()) else { return Err(Fault::field(10)) };
+        let Some(w) = self.transfers.windows.get(h.ttag()) else { return Err(Fault::field(10)) };
         // [TCP-H2C-25; FES by TCP-SILENT-18]
         if w.cid != h.cccid() {
             return Err(Fault::field(8));
@@ -180,7 +224,7 @@ impl ControllerConnection {
         }
         // Contiguous within the R2T, and the R2Ts of a command in their order. [TCP-H2C-01 to TCP-H2C-03, TCP-H2C-07, TCP-H2C-08,
         // TCP-R2T-07]
-        let expected = match self.commands.get(&w.cid).map(|c| &c.state) {
+        let expected = match self.commands.get(w.cid).map(|c| &c.state) {
             Some(State::Receiving(r)) if w.live => r.got,
             _ => w.start + w.got,
         };
@@ -197,22 +241,25 @@ impl ControllerConnection {
     /// An H2CData whose header was judged.
     pub(super) fn h2c_data(&mut self, pdu: &[u8], data: Bytes, intact: bool) {
         let Ok(h) = H2cData::read(pdu) else { return };
-        let Some(w) = self.transfers.windows.get_mut(&h.ttag()) else { return };
+        let Some(w) = self.transfers.windows.get_mut(h.ttag()) else { return };
         w.got += data.len();
         let (cid, live, satisfied) = (w.cid, w.live, w.got == w.len);
         if satisfied {
-            self.transfers.windows.remove(&h.ttag());
+            self.transfers.windows.remove(h.ttag());
         }
         if !live {
             return;
         }
-        let Some(c) = self.commands.get_mut(&cid) else { return };
+        let Some(c) = self.commands.get_mut(cid) else { return };
         let State::Receiving(r) = &mut c.state else { return };
         r.got += data.len();
         r.r2ts -= u32::from(satisfied);
         // The command fails when all its data came. [TCP-DGST-27, TCP-DGST-28]
         c.intact &= intact;
-        if c.intact {
+        if c.intact && data.len() == r.len {
+            // All at once: nothing to join it with, however small it is.
+            r.gather = data.into();
+        } else if c.intact {
             r.gather.push(data);
         }
         if r.got < r.len {
