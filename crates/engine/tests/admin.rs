@@ -279,7 +279,14 @@ fn identify_faults() {
         (csi(5, 1), INVALID),
         (csi(6, 0), INVALID),
         (csi(7, 0), INVALID),
-        (identify(0x10, 0), INVALID),
+        (identify(0x14, 0), INVALID),
+        (identify(0x10, u32::MAX), format),
+        (identify(0x11, 1025), format),
+        (identify(0x12, u32::MAX), INVALID),
+        (identify(0x12, 0), format),
+        (identify(0x13, 1), INVALID),
+        (csi(0x1a, 0), INVALID),
+        (csi(0x1b, 1), INVALID),
         (identify(0xff, 0), INVALID),
         (identify(1, 1), INVALID),
         (identify(1, 0).with_sgl1(SglDescriptor::transport(4095)), Status::DATA_SGL_LENGTH_INVALID),
@@ -292,7 +299,7 @@ fn identify_faults() {
         assert_eq!(rig.status(c, sqe, none()), want, "{sqe}");
     }
     // Valid but inactive: zeroes.
-    for cns in [0, 5, 8] {
+    for cns in [0, 5, 8, 0x11, 0x12, 0x1b] {
         let (cqe, page) = rig.command(c, identify(cns, 2), none());
         assert_eq!((cqe.status(), page), (Status::SUCCESS, vec![0; 4096]));
     }
@@ -360,7 +367,7 @@ fn features() {
         (get_feature(8, 0, 0), INVALID),
         (get_feature(6, 0, 0), INVALID),
         (get_feature(1, 4, 0), INVALID),
-        (set_feature(1, 0).with(|s| s.cdw10(0x8000_0001)), Status::FEATURE_IDENTIFIER_NOT_SAVEABLE),
+        (set_feature(0x0b, 0).with(|s| s.cdw10(0x8000_000b)), Status::FEATURE_IDENTIFIER_NOT_SAVEABLE),
         (set_feature(1, 0).with(|s| s.nsid(Nsid(1))), Status::FEATURE_NOT_NAMESPACE_SPECIFIC),
         (set_feature(1, 0).with(|s| s.nsid(Nsid(5000))), Status::INVALID_NAMESPACE_OR_FORMAT),
         (set_feature(2, 1), INVALID),

@@ -7,7 +7,7 @@ use nvmf_wire::identify::IDENTIFY_BYTES;
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::{Nsid, Opcode, Qid, Sqe, Status};
 
-use super::features::HOST_BEHAVIOR_BYTES;
+use super::features::{HOST_BEHAVIOR_BYTES, TIMESTAMP_BYTES};
 use super::state::Kind;
 use super::{Hub, Reply};
 use crate::message::{ConnectionId, ToConnection};
@@ -26,12 +26,14 @@ pub(crate) fn transfer_of(sqe: &Sqe) -> Transfer {
             match Feature(get.fid()) {
                 _ if get.sel() >= 3 => Transfer::None,
                 Feature::HOST_BEHAVIOR => Transfer::Out(HOST_BEHAVIOR_BYTES),
+                Feature::TIMESTAMP => Transfer::Out(TIMESTAMP_BYTES),
                 Feature::HOST_IDENTIFIER if get.value() & 1 != 0 => Transfer::Out(16),
                 _ => Transfer::None,
             }
         }
         Opcode::SET_FEATURES => match Feature(SetFeatures::from_bytes(*sqe.as_bytes()).fid()) {
             Feature::HOST_BEHAVIOR => Transfer::In(HOST_BEHAVIOR_BYTES),
+            Feature::TIMESTAMP => Transfer::In(TIMESTAMP_BYTES),
             _ => Transfer::None,
         },
         _ => Transfer::None,
@@ -94,7 +96,7 @@ impl Hub {
         match sqe.opc() {
             Opcode::IDENTIFY => Some(self.identify(key, sqe)),
             Opcode::GET_LOG_PAGE => Some(self.get_log_page(now, key, sqe)),
-            Opcode::GET_FEATURES => Some(self.get_features(key, sqe)),
+            Opcode::GET_FEATURES => Some(self.get_features(now, key, sqe)),
             Opcode::SET_FEATURES => Some(self.set_features(now, key, sqe, data)),
             Opcode::ABORT => self.abort(key, sqe),
             Opcode::ASYNC_EVENT_REQUEST => {

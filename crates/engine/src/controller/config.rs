@@ -206,6 +206,14 @@ impl Hub {
         Ok(())
     }
 
+    /// Makes it warmer or colder, in kelvins: controllers whose host set a threshold report that it was reached.
+    pub fn set_temperature(&mut self, kelvins: u16) {
+        self.temperature = kelvins;
+        for c in self.controllers.values_mut() {
+            c.feel(kelvins, &mut self.out);
+        }
+    }
+
     /// The NVM subsystems, by name.
     pub fn subsystems(&self) -> impl Iterator<Item = SubsystemInfo> {
         self.subsystems.iter().map(|(nqn, s)| SubsystemInfo {

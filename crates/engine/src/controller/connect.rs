@@ -128,7 +128,7 @@ impl Hub {
         // [FAB-CONNECT-29]
         let Some(cntlid) = self.free_cntlid(&subnqn) else { return Err(Status::CONTROLLER_BUSY.into()) };
         let Some(link) = self.links.get(&from) else { return Err(Status::INTERNAL_ERROR.into()) };
-        let features = Features::new(kind, sqe.kato(), self.settings.kas);
+        let features = Features::new(kind, sqe.kato(), self.settings.kas, Default::default());
         let controller = Controller {
             kind,
             cntlid,
@@ -149,6 +149,7 @@ impl Hub {
             requests: VecDeque::new(),
             raised: BTreeSet::new(),
             masked: BTreeSet::new(),
+            hot: false,
             changed: BTreeSet::new(),
             errors: VecDeque::new(),
             error_count: 0,

@@ -7,16 +7,18 @@ use nvmf_wire::admin::LogPage;
 use nvmf_wire::{Cid, Status};
 
 use super::Reply;
-use super::state::Controller;
+use super::state::{Controller, Kind};
 use crate::message::{ConnectionId, ToConnection};
 use crate::settings::ControllerSettings;
 
-/// The events that our controllers report; all are notices (type 2).
+/// The events that our controllers report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Notice {
-    /// Namespace Attribute Changed.
+    /// SMART / Health Status (type 1), temperature threshold.
+    Temperature,
+    /// Notice (type 2): Namespace Attribute Changed.
     Namespaces,
-    /// Discovery Log Page Change.
+    /// Notice (type 2): Discovery Log Page Change.
     Discovery,
 }
 
@@ -24,6 +26,7 @@ impl Notice {
     /// DW0: type in bits 2:0, information in 15:8, log page in 23:16. [AER-01, ADM-AER-04, ADM-AER-05, DISC-CTRL-16]
     fn dw0(self) -> u32 {
         match self {
+            Self::Temperature => 0x0002_0101,
             Self::Namespaces => 0x0004_0002,
             Self::Discovery => 0x0070_f002,
         }
@@ -32,6 +35,8 @@ impl Notice {
     /// The bit of Asynchronous Event Configuration that enables it. [ADM-AER-08, ADM-AER-09, DISC-CTRL-19]
     fn enable(self) -> u32 {
         match self {
+            // The bits of Critical Warning, at the same places. [Base 2.0, 5.27.1.8, Figure 326]
+            Self::Temperature => 1 << 1,
             Self::Namespaces => 1 << 8,
             Self::Discovery => 1 << 31,
         }
@@ -40,6 +45,7 @@ impl Notice {
     /// The event that reading a log page clears.
     pub fn of(page: LogPage) -> Option<Self> {
         match page {
+            LogPage::SMART => Some(Self::Temperature),
             LogPage::CHANGED_NAMESPACES => Some(Self::Namespaces),
             LogPage::DISCOVERY => Some(Self::Discovery),
             _ => None,
@@ -96,8 +102,21 @@ impl Controller {
     pub fn configure_events(&mut self, value: u32, out: &mut VecDeque<(ConnectionId, ToConnection)>) {
         self.features.aec = value;
         self.raised.retain(|n| value & n.enable() != 0);
-        if !self.changed.is_empty() && !self.masked.contains(&Notice::Namespaces) {
-            self.raise(Notice::Namespaces, out);
+        let holds = [(Notice::Temperature, self.hot), (Notice::Namespaces, !self.changed.is_empty())];
+        for (notice, holds) in holds {
+            if holds && !self.masked.contains(&notice) {
+                self.raise(notice, out);
+            }
         }
+    }
+
+    /// The temperature, in kelvins, or a threshold may have changed. The event tells of a threshold that was reached, not of one that is
+    /// exceeded still. [Base 2.0, 5.2, Figure 145]
+    pub fn feel(&mut self, temperature: u16, out: &mut VecDeque<(ConnectionId, ToConnection)>) {
+        let hot = self.kind == Kind::Io && self.features.beyond(temperature);
+        if hot && !self.hot {
+            self.raise(Notice::Temperature, out);
+        }
+        self.hot = hot;
     }
 }

@@ -16,8 +16,21 @@ const DEFAULT_KATO: u32 = 120_000;
 pub(super) const WCTEMP: u16 = 343;
 /// Bytes of Host Behavior Support.
 pub(super) const HOST_BEHAVIOR_BYTES: usize = 512;
+/// Bytes of Timestamp.
+pub(super) const TIMESTAMP_BYTES: usize = 8;
 
-/// Current values.
+/// The features that can be saved. [ADM-FEAT-05, ADM-FEAT-07]
+#[derive(Clone, Debug, Default)]
+pub(super) struct Saveable {
+    arbitration: u32,
+    write_atomicity: u32,
+    /// Thresholds by (THSEL, TMPSEL).
+    thresholds: BTreeMap<(u8, u8), u16>,
+    /// Error Recovery by NSID; 0 for namespaces that have none of their own.
+    recovery: BTreeMap<u32, u32>,
+}
+
+/// Current values, and those saved.
 #[derive(Clone, Debug)]
 pub(super) struct Features {
     /// Keep Alive Timeout in force, ms; a multiple of KAS, or 0.
@@ -26,36 +39,77 @@ pub(super) struct Features {
     pub connect_kato: u32,
     /// Asynchronous Event Configuration.
     pub aec: u32,
-    arbitration: u32,
-    write_atomicity: u32,
-    /// Thresholds by (THSEL, TMPSEL).
-    thresholds: BTreeMap<(u8, u8), u16>,
-    /// Error Recovery by NSID; 0 where the host named no namespace.
-    recovery: BTreeMap<u32, u32>,
+    /// What a host set as the time, ms, and when.
+    timestamp: Option<(u64, Instant)>,
     behavior: [u8; HOST_BEHAVIOR_BYTES],
-    profile: u32,
+    current: Saveable,
+    pub saved: Saveable,
 }
 
 impl Features {
-    /// The values after Connect or a controller reset. [ADM-FEAT-16]
-    pub fn new(kind: Kind, kato: u32, kas: u16) -> Self {
+    /// The values after Connect or a controller reset: the saved ones, and defaults for the rest. [ADM-FEAT-16]
+    pub fn new(kind: Kind, kato: u32, kas: u16, saved: Saveable) -> Self {
         // A persistent discovery connection wants to hear of changes. [DISC-CTRL-14, ADM-AER-24]
         let aec = if kind == Kind::Discovery && kato != 0 { 1 << 31 } else { 0 };
         Self {
             kato: round_up(kato, kas),
             connect_kato: kato,
             aec,
-            arbitration: 0,
-            write_atomicity: 0,
-            thresholds: BTreeMap::new(),
-            recovery: BTreeMap::new(),
+            timestamp: None,
             behavior: [0; HOST_BEHAVIOR_BYTES],
-            profile: 0,
+            current: saved.clone(),
+            saved,
         }
     }
 
+    /// True where a composite temperature, in kelvins, has reached a threshold. [Base 2.0, 5.27.1.3]
+    pub fn beyond(&self, temperature: u16) -> bool {
+        temperature >= self.current.threshold((0, 0)) || temperature <= self.current.threshold((1, 0))
+    }
+
+    /// The time of the controller, ms, and whether a host set it. Without that it counts from `since`. [ADM-FEAT-47]
+    fn timestamp(&self, now: Instant, since: Instant) -> [u8; TIMESTAMP_BYTES] {
+        let passed = |from: Instant| now.since(from).as_millis() as u64;
+        let (value, origin) = match self.timestamp {
+            Some((set, at)) => (set.wrapping_add(passed(at)), 1 << 1),
+            None => (passed(since), 0),
+        };
+        let mut b = value.to_le_bytes();
+        (b[6], b[7]) = (origin, 0);
+        b
+    }
+}
+
+impl Saveable {
     fn threshold(&self, select: (u8, u8)) -> u16 {
         self.thresholds.get(&select).copied().unwrap_or(default_threshold(select))
+    }
+
+    fn recovery(&self, nsid: Nsid) -> u32 {
+        self.recovery.get(&nsid.0).or(self.recovery.get(&0)).copied().unwrap_or(0)
+    }
+
+    /// Takes a value that was found to be right.
+    fn set(&mut self, feature: Feature, value: u32, nsid: Nsid) {
+        match feature {
+            Feature::ARBITRATION => self.arbitration = value & 0xffff_ff07,
+            Feature::WRITE_ATOMICITY => self.write_atomicity = value & 1,
+            Feature::TEMPERATURE_THRESHOLD => {
+                let Some((thsel, tmpsel)) = threshold_select(value, true) else { return };
+                let all = if tmpsel == 0xf { 0..=8 } else { tmpsel..=tmpsel };
+                self.thresholds.extend(all.map(|t| ((thsel, t), value as u16)));
+            }
+            Feature::ERROR_RECOVERY => {
+                // All namespaces at once, CTRATT bit 10 being 0. [ADM-FEAT-12, ADM-FEAT-14]
+                let nsid = if nsid == Nsid::BROADCAST { Nsid::NONE } else { nsid };
+                if nsid == Nsid::NONE {
+                    self.recovery.clear();
+                }
+                // DULBE needs a namespace that knows deallocated blocks; ours do not. [ADM-FEAT-53]
+                self.recovery.insert(nsid.0, value & 0xffff);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -94,6 +148,7 @@ pub(super) fn supported(kind: Kind, kato: u32, feature: Feature) -> bool {
                 | Feature::NUMBER_OF_QUEUES
                 | Feature::WRITE_ATOMICITY
                 | Feature::ASYNC_EVENT_CONFIG
+                | Feature::TIMESTAMP
                 | Feature::KEEP_ALIVE_TIMER
                 | Feature::HOST_BEHAVIOR
                 | PROFILE
@@ -109,41 +164,54 @@ const PROFILE: Feature = Feature(0x19);
 fn capabilities(feature: Feature) -> u64 {
     match feature {
         Feature::HOST_IDENTIFIER => 0,
-        Feature::ERROR_RECOVERY => 0b110,
+        Feature::ERROR_RECOVERY => 0b111,
+        _ if saveable(feature) => 0b101,
         _ => 0b100,
     }
 }
 
-/// 0 for all namespaces.
-fn namespace_or_all(nsid: Nsid) -> Nsid {
-    if nsid == Nsid::BROADCAST { Nsid::NONE } else { nsid }
+fn saveable(feature: Feature) -> bool {
+    matches!(
+        feature,
+        Feature::ARBITRATION | Feature::TEMPERATURE_THRESHOLD | Feature::ERROR_RECOVERY | Feature::WRITE_ATOMICITY
+    )
 }
 
-/// The current or default value in DW0, where the feature has one.
-fn value(f: &Features, queues: u32, feature: Feature, get: &GetFeatures, nsid: Nsid, default: bool) -> Result<u32, Status> {
+/// Which value SEL asks for. Of what cannot be saved, and of what was not, the saved value is the default. [ADM-FEAT-04]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Select {
+    Current,
+    Default,
+    Saved,
+}
+
+/// A value in DW0, where the feature has one.
+fn value(f: &Features, queues: u32, feature: Feature, get: &GetFeatures, nsid: Nsid, select: Select) -> Result<u32, Status> {
+    let default = Saveable::default();
+    let from = match select {
+        Select::Current => &f.current,
+        Select::Default => &default,
+        Select::Saved => &f.saved,
+    };
     Ok(match feature {
-        Feature::TEMPERATURE_THRESHOLD => {
-            let Some(select) = threshold_select(get.value(), false) else {
-                return Err(Status::INVALID_FIELD_IN_COMMAND.dnr());
-            };
-            u32::from(if default { default_threshold(select) } else { f.threshold(select) })
-        }
+        Feature::TEMPERATURE_THRESHOLD => match threshold_select(get.value(), false) {
+            Some(which) => u32::from(from.threshold(which)),
+            None => return Err(Status::INVALID_FIELD_IN_COMMAND.dnr()),
+        },
+        Feature::ARBITRATION => from.arbitration,
+        Feature::WRITE_ATOMICITY => from.write_atomicity,
+        Feature::ERROR_RECOVERY => from.recovery(nsid),
         // [ADM-FEAT-26 to ADM-FEAT-28]
         Feature::NUMBER_OF_QUEUES => (queues - 1) << 16 | (queues - 1),
-        Feature::KEEP_ALIVE_TIMER if default => DEFAULT_KATO,
-        Feature::KEEP_ALIVE_TIMER => f.kato,
-        _ if default => 0,
-        Feature::ARBITRATION => f.arbitration,
-        Feature::WRITE_ATOMICITY => f.write_atomicity,
-        Feature::ASYNC_EVENT_CONFIG => f.aec,
-        Feature::ERROR_RECOVERY => f.recovery.get(&nsid.0).copied().unwrap_or(0),
-        PROFILE => f.profile,
+        Feature::KEEP_ALIVE_TIMER if select == Select::Current => f.kato,
+        Feature::KEEP_ALIVE_TIMER => DEFAULT_KATO,
+        Feature::ASYNC_EVENT_CONFIG if select == Select::Current => f.aec,
         _ => 0,
     })
 }
 
 impl Hub {
-    pub(super) fn get_features(&self, key: u32, sqe: &Sqe) -> Reply {
+    pub(super) fn get_features(&self, now: Instant, key: u32, sqe: &Sqe) -> Reply {
         let get = GetFeatures::from_bytes(*sqe.as_bytes());
         let Some(c) = self.controllers.get(&key) else { return Status::INTERNAL_ERROR.into() };
         let feature = Feature(get.fid());
@@ -158,24 +226,26 @@ impl Hub {
         if get.sel() == 3 {
             return Reply::ok(capabilities(feature));
         }
-        // Nothing can be saved, so the saved value is the default. [ADM-FEAT-04]
-        let default = get.sel() != 0;
+        let select = match get.sel() {
+            0 => Select::Current,
+            1 => Select::Default,
+            _ => Select::Saved,
+        };
+        let current = select == Select::Current;
         match feature {
             Feature::HOST_IDENTIFIER if get.value() & 1 == 0 => invalid.into(), // [ADM-FEAT-36]
             Feature::HOST_IDENTIFIER => Reply::data(c.hostid.to_vec()),         // [HOSTID-03, FAB-CONNECT-18]
-            Feature::HOST_BEHAVIOR if default => Reply::data(vec![0; HOST_BEHAVIOR_BYTES]),
-            Feature::HOST_BEHAVIOR => Reply::data(c.features.behavior.to_vec()),
-            _ => match value(
-                &c.features,
-                u32::from(self.settings.io_queues.max(1)),
-                feature,
-                &get,
-                namespace_or_all(sqe.nsid()),
-                default,
-            ) {
-                Ok(v) => Reply::ok(u64::from(v)),
-                Err(status) => status.into(),
-            },
+            Feature::HOST_BEHAVIOR if current => Reply::data(c.features.behavior.to_vec()),
+            Feature::HOST_BEHAVIOR => Reply::data(vec![0; HOST_BEHAVIOR_BYTES]),
+            Feature::TIMESTAMP if current => Reply::data(c.features.timestamp(now, c.created).to_vec()),
+            Feature::TIMESTAMP => Reply::data(vec![0; TIMESTAMP_BYTES]),
+            _ => {
+                let queues = u32::from(self.settings.io_queues.max(1));
+                match value(&c.features, queues, feature, &get, sqe.nsid(), select) {
+                    Ok(v) => Reply::ok(u64::from(v)),
+                    Err(status) => status.into(),
+                }
+            }
         }
     }
 
@@ -188,7 +258,7 @@ impl Hub {
             return Status::INVALID_FIELD_IN_COMMAND.dnr().into();
         }
         // [ADM-FEAT-07]
-        if set.sv() {
+        if set.sv() && !saveable(feature) {
             return Status::FEATURE_IDENTIFIER_NOT_SAVEABLE.dnr().into();
         }
         if let Some(status) = self.wrong_namespace(key, sqe.nsid(), feature, true) {
@@ -198,30 +268,27 @@ impl Hub {
     }
 
     fn apply(&mut self, now: Instant, key: u32, feature: Feature, set: &SetFeatures, data: &Bytes) -> Reply {
-        let (queues, kas) = (u32::from(self.settings.io_queues.max(1)), self.settings.kas);
+        let (queues, kas, temperature) = (u32::from(self.settings.io_queues.max(1)), self.settings.kas, self.temperature);
         let Some(c) = self.controllers.get_mut(&key) else { return Status::INTERNAL_ERROR.into() };
         let invalid: Reply = Status::INVALID_FIELD_IN_COMMAND.dnr().into();
         let v = set.value();
         match feature {
-            Feature::ARBITRATION => c.features.arbitration = v & 0xffff_ff07,
             // There is power state 0 alone. [ADM-FEAT-44]
             Feature::POWER_MANAGEMENT if v & 0x1f != 0 => return invalid,
             Feature::POWER_MANAGEMENT => {}
-            Feature::TEMPERATURE_THRESHOLD => {
-                let Some((thsel, tmpsel)) = threshold_select(v, true) else { return invalid };
-                let all = if tmpsel == 0xf { 0..=8 } else { tmpsel..=tmpsel };
-                c.features.thresholds.extend(all.map(|t| ((thsel, t), v as u16)));
-            }
-            Feature::ERROR_RECOVERY => {
-                // DULBE needs a namespace that knows deallocated blocks; ours do not. [ADM-FEAT-53]
-                let nsid = namespace_or_all(Sqe::from_bytes(*set.as_bytes()).nsid());
-                c.features.recovery.insert(nsid.0, v & 0xffff);
+            Feature::TEMPERATURE_THRESHOLD if threshold_select(v, true).is_none() => return invalid,
+            _ if saveable(feature) => {
+                let nsid = Sqe::from_bytes(*set.as_bytes()).nsid();
+                c.features.current.set(feature, v, nsid);
+                if set.sv() {
+                    c.features.saved.set(feature, v, nsid);
+                }
+                c.feel(temperature, &mut self.out);
             }
             // [ADM-FEAT-23, ADM-FEAT-25]
             Feature::NUMBER_OF_QUEUES if !c.queues.is_empty() => return Status::COMMAND_SEQUENCE_ERROR.into(),
             Feature::NUMBER_OF_QUEUES if v & 0xffff == 0xffff || v >> 16 == 0xffff => return invalid,
             Feature::NUMBER_OF_QUEUES => return Reply::ok(u64::from((queues - 1) << 16 | (queues - 1))),
-            Feature::WRITE_ATOMICITY => c.features.write_atomicity = v & 1,
             // There are no endurance groups. [ADM-FEAT-30]
             Feature::ASYNC_EVENT_CONFIG if v & 1 << 14 != 0 => return invalid,
             Feature::ASYNC_EVENT_CONFIG => c.configure_events(v, &mut self.out),
@@ -231,6 +298,11 @@ impl Hub {
                 // [KA-03, KA-17]
                 c.features.kato = round_up(v, kas);
                 c.restart_keep_alive(now);
+            }
+            Feature::TIMESTAMP => {
+                let Some(new) = data.first_chunk::<TIMESTAMP_BYTES>() else { return invalid };
+                // The time takes 48 bits; the attributes are the controller's.
+                c.features.timestamp = Some((u64::from_le_bytes(*new) & 0xffff_ffff_ffff, now));
             }
             Feature::HOST_BEHAVIOR => {
                 // Bytes 0 to 2 know 0 and 1. [ADM-FEAT-38, ADM-FEAT-39]
@@ -250,9 +322,12 @@ impl Hub {
         Reply::ok(0)
     }
 
-    /// NSID rules: a controller's feature is not set for a namespace; Error Recovery takes the whole controller as well.
-    /// [ADM-FEAT-10, ADM-FEAT-11, ADM-FEAT-15]
+    /// NSID rules: a controller's feature is not set for a namespace; Error Recovery is set for all at once by NSID 0 as well.
+    /// [ADM-FEAT-10, ADM-FEAT-11, ADM-FEAT-13, ADM-FEAT-15]
     fn wrong_namespace(&self, key: u32, nsid: Nsid, feature: Feature, set: bool) -> Option<Status> {
+        if nsid == Nsid::BROADCAST && feature == Feature::ERROR_RECOVERY && !set {
+            return Some(Status::INVALID_NAMESPACE_OR_FORMAT.dnr());
+        }
         if nsid == Nsid::NONE || nsid == Nsid::BROADCAST {
             return None;
         }

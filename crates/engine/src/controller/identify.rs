@@ -1,13 +1,15 @@
 //! Identify. [Base 2.0, 5.17; NVM Command Set 1.0, 4.1.5]
 
+use std::collections::BTreeSet;
+
 use nvmf_wire::admin::{Cns, Identify};
 use nvmf_wire::identify::{
     ControllerType, Descriptor, IDENTIFY_BYTES, IdentifyController, IdentifyControllerNvm, IdentifyNamespace,
-    IdentifyNamespaceIndependent, IdentifyNamespaceNvm, LbaFormat, Nidt, PowerState, namespace_list, write_descriptors,
+    IdentifyNamespaceIndependent, IdentifyNamespaceNvm, LbaFormat, Nidt, PowerState, controller_list, namespace_list, write_descriptors,
 };
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::value::{Ascii, Text};
-use nvmf_wire::{Nsid, Sqe, Status, ZeroBased8};
+use nvmf_wire::{Cntlid, Nsid, Sqe, Status, ZeroBased8};
 
 use super::features::WCTEMP;
 use super::property::VERSION;
@@ -26,7 +28,7 @@ impl Hub {
         let invalid: Status = Status::INVALID_FIELD_IN_COMMAND.dnr();
         let (cns, nsid) = (Cns(id.cns()), sqe.nsid());
         // The controller pages do not use NSID. [SQE-14]
-        if matches!(cns, Cns::CONTROLLER | Cns::CONTROLLER_CSI | Cns::COMMAND_SETS) && nsid != Nsid::NONE {
+        if matches!(cns, Cns::CONTROLLER | Cns::CONTROLLER_CSI | Cns::COMMAND_SETS | Cns::CONTROLLERS) && nsid != Nsid::NONE {
             return invalid.into();
         }
         if cns == Cns::CONTROLLER {
@@ -35,7 +37,14 @@ impl Hub {
         // A discovery controller has nothing else. [ADM-IDENTIFY-06, ADM-IDENTIFY-02]
         let Some(s) = self.subsystems.get(&c.subnqn).filter(|_| c.kind == Kind::Io) else { return invalid.into() };
         // Those that name a command set: ours is NVM alone. [ADM-IDENTIFY-26, ADM-IDENTIFY-28, ADM-IDENTIFY-29]
-        if matches!(cns, Cns::NAMESPACE_CSI | Cns::CONTROLLER_CSI | Cns::ACTIVE_NAMESPACES_CSI) && id.csi() != CSI_NVM {
+        let named = [
+            Cns::NAMESPACE_CSI,
+            Cns::CONTROLLER_CSI,
+            Cns::ACTIVE_NAMESPACES_CSI,
+            Cns::ALLOCATED_NAMESPACES_CSI,
+            Cns::ALLOCATED_NAMESPACE_CSI,
+        ];
+        if named.contains(&cns) && id.csi() != CSI_NVM {
             return invalid.into();
         }
         let page = match cns {
@@ -45,6 +54,12 @@ impl Hub {
             Cns::ACTIVE_NAMESPACES | Cns::ACTIVE_NAMESPACES_CSI => active(s, nsid),
             Cns::NAMESPACE_DESCRIPTORS => descriptors(s, nsid),
             Cns::CONTROLLER_CSI => Ok(IdentifyControllerNvm::new().as_bytes().to_vec()),
+            // Every namespace that is allocated is attached to every controller.
+            Cns::ALLOCATED_NAMESPACES | Cns::ALLOCATED_NAMESPACES_CSI => active(s, nsid),
+            Cns::ALLOCATED_NAMESPACE => of_namespace(s, nsid, |n, ids| namespace(n, ids).as_bytes().to_vec()),
+            Cns::ALLOCATED_NAMESPACE_CSI => of_namespace(s, nsid, |_, _| IdentifyNamespaceNvm::new().as_bytes().to_vec()),
+            Cns::ATTACHED_CONTROLLERS => attached(s, nsid).map(|any| self.controller_list(c, any, id.cntid())),
+            Cns::CONTROLLERS => Ok(self.controller_list(c, true, id.cntid())),
             Cns::COMMAND_SETS if id.cntid() == 0xffff || id.cntid() == c.cntlid.0 => {
                 // One combination: the NVM command set. [ADM-IDENTIFY-04, ADM-IDENTIFY-41]
                 Ok(1u64.to_le_bytes().to_vec())
@@ -61,6 +76,22 @@ impl Hub {
             }
             Err(status) => status.into(),
         }
+    }
+
+    /// The controllers of the subsystem of `c` from `first` on, rising; none where not `any`. [ADM-IDENTIFY-38]
+    fn controller_list(&self, c: &Controller, any: bool, first: u16) -> Vec<u8> {
+        let all = self.controllers.values().filter(|o| any && o.subnqn == c.subnqn && o.cntlid.0 >= first);
+        let ids: BTreeSet<Cntlid> = all.map(|o| o.cntlid).collect();
+        controller_list(ids)
+    }
+}
+
+/// True where a namespace is attached, which it then is to all controllers; FFFFFFFFh is refused. [ADM-IDENTIFY-37]
+fn attached(s: &Subsystem, nsid: Nsid) -> Result<bool, Status> {
+    match nsid {
+        Nsid::BROADCAST => Err(Status::INVALID_FIELD_IN_COMMAND.dnr()),
+        _ if nsid == Nsid::NONE || nsid.0 > s.table.nn => Err(Status::INVALID_NAMESPACE_OR_FORMAT.dnr()),
+        _ => Ok(s.table.active.contains_key(&nsid.0)),
     }
 }
 
@@ -158,9 +189,10 @@ fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> Id
                 .cqes_min(4)
                 .cqes_max(4)
                 .nn(settings.namespaces)
-                // Write Zeroes [NVM-RW-02]; Select in Get Features. [ADM-FEAT-03]
+                // Write Zeroes [NVM-RW-02]; Save and Select of features [ADM-FEAT-03]; Timestamp [ADM-FEAT-47].
                 .oncs_wzs(true)
                 .oncs_ssfs(true)
+                .oncs_tss(true)
                 // No cache; Flush for FFFFFFFFh is refused. [ADM-IDENTIFY-61, NVM-RW-15]
                 .vwc_fb(2)
                 .mnan(settings.namespaces)

@@ -99,7 +99,7 @@ impl Hub {
         match page {
             LogPage::SUPPORTED => supported_pages(c),
             LogPage::ERROR => error_log(c, &self.settings),
-            LogPage::SMART => smart(c, now).as_bytes().to_vec(),
+            LogPage::SMART => smart(c, now, self.temperature).as_bytes().to_vec(),
             LogPage::FIRMWARE_SLOT => firmware(&self.settings),
             LogPage::CHANGED_NAMESPACES => changed(c),
             LogPage::COMMAND_EFFECTS => command_effects(c),
@@ -165,12 +165,13 @@ fn error_log(c: &Controller, settings: &ControllerSettings) -> Vec<u8> {
 }
 
 /// [ADM-LOG-26, ADM-LOG-29 to ADM-LOG-31]
-fn smart(c: &Controller, now: Instant) -> Smart {
+fn smart(c: &Controller, now: Instant, temperature: u16) -> Smart {
     let n = &c.counters;
     // Thousands of 512 bytes, rounded up.
     let units = |bytes: u64| wide(bytes.div_ceil(512 * 1000));
     Smart::new().with(|s| {
-        s.temperature(303)
+        s.warn_temperature(c.hot)
+            .temperature(temperature)
             .spare(100)
             .spare_threshold(10)
             .data_units_read(units(n.read_bytes.load(Ordering::Relaxed)))

@@ -68,6 +68,9 @@ pub enum HubEvent {
     },
 }
 
+/// Composite Temperature at first, kelvins.
+const TEMPERATURE: u16 = 303;
+
 /// One connection as the hub knows it.
 #[derive(Debug)]
 struct Link {
@@ -92,6 +95,8 @@ pub struct Hub {
     next_abort: u64,
     /// GENCTR of the discovery log. [DISC-LOG-06]
     generation: u64,
+    /// Composite Temperature, kelvins.
+    temperature: u16,
     out: VecDeque<(ConnectionId, ToConnection)>,
     events: VecDeque<HubEvent>,
 }
@@ -131,6 +136,7 @@ impl Hub {
             next_key: 0,
             next_abort: 0,
             generation: 0,
+            temperature: TEMPERATURE,
             out: VecDeque::new(),
             events: VecDeque::new(),
         }

@@ -122,7 +122,9 @@ impl Hub {
         // [ADM-LOG-23]
         c.errors.clear();
         // The Keep Alive Timeout and the Host Identifier come with Connect. [ADM-FEAT-16]
-        c.features = Features::new(c.kind, c.features.connect_kato, self.settings.kas);
+        let saved = std::mem::take(&mut c.features.saved);
+        c.features = Features::new(c.kind, c.features.connect_kato, self.settings.kas, saved);
+        c.hot = c.kind == Kind::Io && c.features.beyond(self.temperature);
         for connection in std::mem::take(&mut c.queues).into_values() {
             if let Some(link) = self.links.get_mut(&connection) {
                 link.controller = None;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use nvmf_seam::{Entropy, Instant, SplitMix64};
 use nvmf_wire::log::ErrorEntry;
+use nvmf_wire::nvm::Read;
 use nvmf_wire::property::{Cc, Csts};
+use nvmf_wire::sqe::IoOpcode;
 use nvmf_wire::{Cid, Cntlid, Qid, Sqe, Status};
 
 use super::events::Notice;
@@ -113,6 +115,14 @@ impl Subsystem {
     }
 }
 
+/// The first LBA of an I/O command that has one.
+fn lba_of(qid: u16, sqe: &Sqe) -> u64 {
+    match IoOpcode(sqe.opc().0) {
+        IoOpcode::READ | IoOpcode::WRITE | IoOpcode::WRITE_ZEROES if qid != 0 => Read::from_bytes(*sqe.as_bytes()).slba(),
+        _ => 0,
+    }
+}
+
 /// FNV-1a, 64 bits: the same name gives the same identifiers in every run.
 fn fold(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
@@ -145,6 +155,8 @@ pub(super) struct Controller {
     pub raised: BTreeSet<Notice>,
     /// Reported, and not cleared by the host yet.
     pub masked: BTreeSet<Notice>,
+    /// The temperature is beyond a threshold.
+    pub hot: bool,
     /// NSIDs for the Changed Namespace List.
     pub changed: BTreeSet<u32>,
     /// Newest first.
@@ -169,7 +181,8 @@ impl Controller {
         self.keep_alive_due = active.then(|| now + core::time::Duration::from_millis(u64::from(kato)));
     }
 
-    /// Adds an entry to the Error Information log. [ADM-LOG-18 to ADM-LOG-21]
+    /// Adds an entry to the Error Information log. TRTYPE stays 0: no error of the transport comes here.
+    /// [ADM-LOG-18 to ADM-LOG-22]
     pub fn log_error(&mut self, settings: &ControllerSettings, qid: u16, sqe: &Sqe, status: Status) {
         self.error_count += 1;
         let entry = ErrorEntry::new().with(|s| {
@@ -180,6 +193,7 @@ impl Controller {
                 .location_byte(0xff)
                 .location_bit(7)
                 .nsid(sqe.nsid())
+                .lba(lba_of(qid, sqe))
         });
         // Where in the command the error is, is not told: all ones. [Base 2.0, Figure 206]
         let mut b = *entry.as_bytes();
