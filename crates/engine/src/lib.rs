@@ -13,4 +13,4 @@ pub mod settings;
 pub mod store;
 pub mod tcp;
 
-pub use settings::{ControllerSettings, TcpSettings};
+pub use settings::{ControllerModel, ControllerSettings, TcpSettings};

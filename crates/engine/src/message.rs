@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use nvmf_seam::store::{Geometry, Store};
 use nvmf_wire::connect::{Connect, ConnectData};
+use nvmf_wire::log::AnaState;
 use nvmf_wire::{Cid, Qid, Sqe, Status};
 
 /// A transport connection, numbered by the driver; never used twice in a run.
@@ -46,6 +47,11 @@ pub enum ToHub {
         sqe: Sqe,
         /// Its status.
         status: Status,
+    },
+    /// Disconnect: all other commands of the I/O queue ended. Answered by [`ToConnection::Complete`]. [FAB-DISC-09]
+    Disconnect {
+        /// Its CID.
+        cid: Cid,
     },
     /// The host overran the queue: the controller shall set CSTS.CFS and end the association. [FAB-SQFC-13, FAB-SQFC-16]
     Overrun,
@@ -97,6 +103,8 @@ pub struct Admitted {
     pub qid: Qid,
     /// Slots of the queue: SQSIZE + 1.
     pub entries: u32,
+    /// Disconnect is served. [FAB-DISC-15]
+    pub deletable: bool,
     /// False where the host asked for SQ flow control off and got it.
     pub flow_control: bool,
     /// Commands other than Fabrics commands are served (an I/O queue; an Admin Queue starts with a disabled controller).
@@ -129,6 +137,20 @@ pub struct NamespaceView {
     pub store: Arc<dyn Store>,
     /// The store may block the thread that calls it.
     pub blocking: bool,
+    /// State of its ANA group; optimized where there is no ANA reporting.
+    pub ana: AnaState,
+}
+
+impl NamespaceView {
+    /// Why commands to the namespace are refused now, if they are. [ANA-10 to ANA-13]
+    pub fn barred(&self) -> Option<Status> {
+        match self.ana {
+            AnaState::INACCESSIBLE => Some(Status::ASYMMETRIC_ACCESS_INACCESSIBLE),
+            AnaState::PERSISTENT_LOSS => Some(Status::ASYMMETRIC_ACCESS_PERSISTENT_LOSS),
+            AnaState::CHANGE => Some(Status::ASYMMETRIC_ACCESS_TRANSITION),
+            _ => None,
+        }
+    }
 }
 
 impl core::fmt::Debug for NamespaceView {

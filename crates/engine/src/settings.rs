@@ -2,6 +2,19 @@
 
 use core::time::Duration;
 
+/// Which controllers an NVM subsystem has. [FAB-CNTLID-08, FAB-CNTLID-10]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ControllerModel {
+    /// A Connect makes a controller, which ends with its association.
+    #[default]
+    Dynamic,
+    /// Controllers 1 to `count` exist always, and keep what was saved from one association to the next.
+    Static {
+        /// At least 1, at most 0xffef.
+        count: u16,
+    },
+}
+
 /// What concerns an NVM subsystem and its controllers, whatever the transport.
 #[derive(Clone, Debug)]
 pub struct ControllerSettings {
@@ -36,6 +49,14 @@ pub struct ControllerSettings {
     pub flow_control_off: bool,
     /// Largest NSID (NN): the room for namespaces.
     pub namespaces: u32,
+    /// Static or dynamic controllers. Those of discovery are dynamic always. [FAB-CNTLID-09]
+    pub controller_model: ControllerModel,
+    /// NVM Subsystem Reset (CAP.NSSRS): a host may reset all controllers of the subsystem. [RESET-31]
+    pub subsystem_reset: bool,
+    /// Disconnect, and the loss of a single I/O queue without that of the association (OFCS bit 0). [FAB-DISC-15, FAB-DISC-16]
+    pub queue_deletion: bool,
+    /// ANA groups that a namespace may be in; 0 for no ANA reporting. [ANA-01]
+    pub ana_groups: u32,
     /// Controllers that may exist at once in one subsystem, at most 0xffef. [FAB-CNTLID-01]
     pub controllers: u16,
     /// Entries of the Error Information log: ELPE is one less. At least 1.
@@ -66,6 +87,10 @@ impl Default for ControllerSettings {
             traffic_keep_alive: false,
             flow_control_off: true,
             namespaces: 1024,
+            controller_model: ControllerModel::Dynamic,
+            subsystem_reset: false,
+            queue_deletion: false,
+            ana_groups: 0,
             controllers: 4096,
             error_entries: 16,
             enable_patience: None,

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use nvmf_seam::store::{Geometry, Store};
 use nvmf_wire::Cntlid;
+use nvmf_wire::log::AnaState;
 use nvmf_wire::nqn::{DISCOVERY_NQN, Nqn, NqnError};
 
 use super::Hub;
 use super::events::Notice;
 use super::state::{EndReason, Kind, Subsystem};
 use crate::message::{NamespaceView, ToConnection};
+use crate::settings::ControllerModel;
 
 /// A place where connections come in.
 #[derive(Clone, Debug)]
@@ -50,6 +52,8 @@ pub enum ConfigError {
     Nsid(u32),
     /// Every NSID up to NN is in use.
     Full,
+    /// The ANA group is 0 or above their number, or the state is none.
+    Ana,
     /// Every host may connect, so that there is no list to add to or to take from.
     AnyHost,
 }
@@ -61,6 +65,7 @@ impl core::fmt::Display for ConfigError {
             Self::Exists => f.write_str("exists already"),
             Self::Unknown => f.write_str("does not exist"),
             Self::Nsid(n) => write!(f, "NSID {n} is not in the range of valid NSIDs"),
+            Self::Ana => f.write_str("no such ANA group or state"),
             Self::Full => f.write_str("no NSID is free"),
             Self::AnyHost => f.write_str("every host may connect: there is no list of hosts"),
         }
@@ -119,7 +124,7 @@ impl Hub {
         if self.subsystems.contains_key(nqn.as_str()) {
             return Err(ConfigError::Exists);
         }
-        self.subsystems.insert(nqn.as_str().to_owned(), Subsystem::new(nqn.as_str(), hosts, self.settings.namespaces));
+        self.subsystems.insert(nqn.as_str().to_owned(), Subsystem::new(nqn.as_str(), hosts, &self.settings));
         self.discovery_changed();
         Ok(())
     }
@@ -144,8 +149,11 @@ impl Hub {
         if subsystem.table.active.contains_key(&nsid) {
             return Err(ConfigError::Exists);
         }
-        let view = NamespaceView { geometry: new.store.geometry(), store: new.store, blocking: new.blocking };
+        let view =
+            NamespaceView { geometry: new.store.geometry(), store: new.store, blocking: new.blocking, ana: AnaState::OPTIMIZED };
         subsystem.attach(nsid, view, new.uuid);
+        // Told by the notice of the namespace alone. [ADM-AER-19]
+        subsystem.ana_changes += 1;
         self.namespaces_changed(nqn, nsid);
         Ok(())
     }
@@ -164,6 +172,7 @@ impl Hub {
         if !subsystem.detach(nsid) {
             return Err(ConfigError::Unknown);
         }
+        subsystem.ana_changes += 1;
         self.namespaces_changed(nqn, nsid);
         Ok(())
     }
@@ -206,6 +215,66 @@ impl Hub {
         Ok(())
     }
 
+    /// Adds a referral to another discovery service: the discovery log changes. [DISC-LOG-20]
+    pub fn add_referral(&mut self, to: SocketAddr) -> Result<(), ConfigError> {
+        if !self.referrals.insert(to) {
+            return Err(ConfigError::Exists);
+        }
+        self.discovery_changed();
+        Ok(())
+    }
+
+    /// Removes a referral: the discovery log changes.
+    pub fn remove_referral(&mut self, to: SocketAddr) -> Result<(), ConfigError> {
+        if !self.referrals.remove(&to) {
+            return Err(ConfigError::Unknown);
+        }
+        self.discovery_changed();
+        Ok(())
+    }
+
+    /// Keeps a static controller for one host. [FAB-CONNECT-28]
+    pub fn reserve_controller(&mut self, nqn: &str, cntlid: Cntlid, host: &str) -> Result<(), ConfigError> {
+        let host = Nqn::parse(host)?;
+        let subsystem = self.subsystems.get_mut(nqn).ok_or(ConfigError::Unknown)?;
+        match self.settings.controller_model {
+            ControllerModel::Static { count } if (1..=count).contains(&cntlid.0) => {
+                subsystem.reserved.insert(cntlid.0, host.as_str().to_owned());
+                Ok(())
+            }
+            _ => Err(ConfigError::Unknown),
+        }
+    }
+
+    /// Puts a namespace into an ANA group. [ANA-18]
+    pub fn set_ana_group(&mut self, nqn: &str, nsid: u32, group: u32) -> Result<(), ConfigError> {
+        let subsystem = self.subsystems.get_mut(nqn).ok_or(ConfigError::Unknown)?;
+        if !subsystem.groups.contains_key(&group) {
+            return Err(ConfigError::Ana);
+        }
+        subsystem.ids.get_mut(&nsid).ok_or(ConfigError::Unknown)?.group = group;
+        subsystem.refresh_ana();
+        self.ana_changed(nqn, AnaState::OPTIMIZED);
+        Ok(())
+    }
+
+    /// Changes the state of an ANA group.
+    pub fn set_ana_state(&mut self, nqn: &str, group: u32, state: AnaState) -> Result<(), ConfigError> {
+        let known =
+            [AnaState::OPTIMIZED, AnaState::NON_OPTIMIZED, AnaState::INACCESSIBLE, AnaState::PERSISTENT_LOSS, AnaState::CHANGE];
+        let subsystem = self.subsystems.get_mut(nqn).ok_or(ConfigError::Unknown)?;
+        let now = subsystem.groups.get_mut(&group).ok_or(ConfigError::Ana)?;
+        // A namespace never comes back from a persistent loss. [ANA-12]
+        if !known.contains(&state) || *now == AnaState::PERSISTENT_LOSS {
+            return Err(ConfigError::Ana);
+        }
+        if std::mem::replace(now, state) != state {
+            subsystem.refresh_ana();
+            self.ana_changed(nqn, state);
+        }
+        Ok(())
+    }
+
     /// Makes it warmer or colder, in kelvins: controllers whose host set a threshold report that it was reached.
     pub fn set_temperature(&mut self, kelvins: u16) {
         self.temperature = kelvins;
@@ -231,6 +300,20 @@ impl Hub {
             hostnqn: c.hostnqn.clone(),
             io_queues: c.queues.len(),
         })
+    }
+
+    /// Tells every queue of a subsystem the state of its namespaces, and hosts of the new state; entry to the change state needs no
+    /// notice. [ANA-18]
+    fn ana_changed(&mut self, nqn: &str, state: AnaState) {
+        let Some(subsystem) = self.subsystems.get(nqn) else { return };
+        for c in self.controllers.values_mut().filter(|c| c.subnqn == nqn && c.kind == Kind::Io) {
+            for connection in c.queues.values() {
+                self.out.push_back((*connection, ToConnection::Namespaces(subsystem.table.clone())));
+            }
+            if state != AnaState::CHANGE {
+                c.raise(Notice::Ana, &mut self.out);
+            }
+        }
     }
 
     /// Tells every queue of a subsystem, and every host that asked for notices.

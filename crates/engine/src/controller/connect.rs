@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use nvmf_seam::Instant;
 use nvmf_wire::connect::{Connect, ConnectData};
@@ -16,6 +15,7 @@ use super::features::Features;
 use super::state::{Controller, Kind};
 use super::{Hub, HubEvent};
 use crate::message::{Admitted, ConnectionId, ToConnection};
+use crate::settings::ControllerModel;
 
 /// A failed Connect: status and CQE DW0. [FAB-CONNECT-36, FAB-CONNECT-39]
 struct Refusal {
@@ -116,22 +116,23 @@ impl Hub {
         if entries < 2 || entries > u64::from(self.settings.admin_queue_entries) {
             return Err(in_sqe("sqsize"));
         }
-        // Dynamic controllers are asked for by FFFFh. [FAB-CNTLID-03, FAB-CNTLID-09]
-        if data.cntlid() != Cntlid::DYNAMIC {
-            return Err(in_data("cntlid"));
-        }
         let kind = if subnqn == DISCOVERY_NQN { Kind::Discovery } else { Kind::Io };
         // TCP requires Keep Alive; at a discovery controller 0 asks for a connection that is not persistent. [KA-07, TCP-KATO-01]
         if kind == Kind::Io && sqe.kato() == 0 && !self.settings.kato_zero {
             return Err(Status::KEEP_ALIVE_TIMEOUT_INVALID.dnr().into());
         }
-        // [FAB-CONNECT-29]
-        let Some(cntlid) = self.free_cntlid(&subnqn) else { return Err(Status::CONTROLLER_BUSY.into()) };
+        let cntlid = self.choose(kind, &subnqn, &hostnqn, data.cntlid())?;
         let Some(link) = self.links.get(&from) else { return Err(Status::INTERNAL_ERROR.into()) };
-        let features = Features::new(kind, sqe.kato(), self.settings.kas, Default::default());
+        let subsystem = self.subsystems.get_mut(&subnqn);
+        let ana_base = subsystem.as_ref().map_or(0, |s| s.ana_changes);
+        let kept = subsystem.and_then(|s| s.kept.remove(&cntlid.0)).unwrap_or_default();
+        let features = Features::new(now, kind, sqe.kato(), self.settings.kas, kept.saved);
+        let hot = kind == Kind::Io && features.beyond(self.temperature);
         let controller = Controller {
             kind,
             cntlid,
+            deletes_queues: sqe.ioqd(),
+            ana_base,
             subnqn,
             hostnqn,
             hostid: data.hostid(),
@@ -141,7 +142,7 @@ impl Hub {
             queues: BTreeMap::new(),
             // [FAB-QUEUE-04]
             cc: Cc::new(),
-            csts: Csts::new(),
+            csts: Csts::new().with(|s| s.nssro(kept.reset_occurred)),
             keep_alive_due: None,
             enable_due: self.enable_due(now),
             lost_due: None,
@@ -149,13 +150,13 @@ impl Hub {
             requests: VecDeque::new(),
             raised: BTreeSet::new(),
             masked: BTreeSet::new(),
-            hot: false,
+            hot,
             changed: BTreeSet::new(),
-            errors: VecDeque::new(),
-            error_count: 0,
+            errors: kept.errors,
+            error_count: kept.error_count,
             aborts: BTreeMap::new(),
-            counters: Arc::default(),
-            created: now,
+            counters: kept.counters,
+            created: kept.created.unwrap_or(now),
         };
         let key = self.next_key;
         self.next_key = self.next_key.wrapping_add(1);
@@ -214,13 +215,33 @@ impl Hub {
         Ok(*key)
     }
 
-    /// The lowest Controller ID that is free in a subsystem. [FAB-CNTLID-01, FAB-CNTLID-04]
-    fn free_cntlid(&self, subnqn: &str) -> Option<Cntlid> {
+    /// The controller of a new association. Dynamic controllers are asked for by FFFFh; of the static ones the host names one, or by
+    /// FFFEh any that is free and not another host's. [FAB-CNTLID-03 to FAB-CNTLID-07, FAB-CNTLID-09, FAB-CNTLID-14]
+    fn choose(&self, kind: Kind, subnqn: &str, hostnqn: &str, named: Cntlid) -> Result<Cntlid, Refusal> {
         let used: BTreeSet<u16> = self.controllers.values().filter(|c| c.subnqn == subnqn).map(|c| c.cntlid.0).collect();
-        if used.len() >= usize::from(self.settings.controllers) {
-            return None;
+        let (ControllerModel::Static { count }, Kind::Io) = (self.settings.controller_model, kind) else {
+            if named != Cntlid::DYNAMIC {
+                return Err(in_data("cntlid"));
+            }
+            let full = used.len() >= usize::from(self.settings.controllers);
+            let free = (1..CNTLID_END).find(|id| !full && !used.contains(id));
+            // [FAB-CONNECT-29]
+            return free.map(Cntlid).ok_or(Status::CONTROLLER_BUSY.into());
+        };
+        let all = 1..=count.min(CNTLID_END - 1);
+        let reserved = self.subsystems.get(subnqn).map(|s| &s.reserved);
+        let allowed = |id: u16| reserved.and_then(|r| r.get(&id)).is_none_or(|host| host == hostnqn);
+        match named {
+            Cntlid::ANY_STATIC => {
+                let mut free = all.filter(|id| allowed(*id) && !used.contains(id));
+                free.next().map(Cntlid).ok_or(Status::CONTROLLER_BUSY.into())
+            }
+            Cntlid(id) if !all.contains(&id) => Err(in_data("cntlid")),
+            // [FAB-CONNECT-28]
+            Cntlid(id) if !allowed(id) => Err(Status::CONNECT_INVALID_HOST.dnr().into()),
+            Cntlid(id) if used.contains(&id) => Err(Status::CONTROLLER_BUSY.into()),
+            id => Ok(id),
         }
-        (1..CNTLID_END).find(|id| !used.contains(id)).map(Cntlid)
     }
 
     pub(super) fn enable_due(&self, now: Instant) -> Option<Instant> {
@@ -238,6 +259,7 @@ impl Hub {
             result: 0,
             qid: sqe.qid(),
             entries: sqe.sqsize().count() as u32,
+            deletable: !admin && self.settings.queue_deletion,
             // [FAB-SQFC-04, FAB-SQFC-05]
             flow_control: !(sqe.sqfcd() && self.settings.flow_control_off),
             serving: c.is_some_and(Controller::serving),

@@ -18,6 +18,8 @@ pub(super) enum Notice {
     Temperature,
     /// Notice (type 2): Namespace Attribute Changed.
     Namespaces,
+    /// Notice (type 2): Asymmetric Namespace Access Change.
+    Ana,
     /// Notice (type 2): Discovery Log Page Change.
     Discovery,
 }
@@ -28,6 +30,7 @@ impl Notice {
         match self {
             Self::Temperature => 0x0002_0101,
             Self::Namespaces => 0x0004_0002,
+            Self::Ana => 0x000c_0302,
             Self::Discovery => 0x0070_f002,
         }
     }
@@ -38,6 +41,7 @@ impl Notice {
             // The bits of Critical Warning, at the same places. [Base 2.0, 5.27.1.8, Figure 326]
             Self::Temperature => 1 << 1,
             Self::Namespaces => 1 << 8,
+            Self::Ana => 1 << 11,
             Self::Discovery => 1 << 31,
         }
     }
@@ -47,6 +51,7 @@ impl Notice {
         match page {
             LogPage::SMART => Some(Self::Temperature),
             LogPage::CHANGED_NAMESPACES => Some(Self::Namespaces),
+            LogPage::ANA => Some(Self::Ana),
             LogPage::DISCOVERY => Some(Self::Discovery),
             _ => None,
         }

@@ -39,7 +39,9 @@ pub(super) struct Features {
     pub connect_kato: u32,
     /// Asynchronous Event Configuration.
     pub aec: u32,
-    /// What a host set as the time, ms, and when.
+    /// When a clock began that counted from 0.
+    begin: Instant,
+    /// What a host set it to, ms, and when.
     timestamp: Option<(u64, Instant)>,
     behavior: [u8; HOST_BEHAVIOR_BYTES],
     current: Saveable,
@@ -48,13 +50,14 @@ pub(super) struct Features {
 
 impl Features {
     /// The values after Connect or a controller reset: the saved ones, and defaults for the rest. [ADM-FEAT-16]
-    pub fn new(kind: Kind, kato: u32, kas: u16, saved: Saveable) -> Self {
+    pub fn new(now: Instant, kind: Kind, kato: u32, kas: u16, saved: Saveable) -> Self {
         // A persistent discovery connection wants to hear of changes. [DISC-CTRL-14, ADM-AER-24]
         let aec = if kind == Kind::Discovery && kato != 0 { 1 << 31 } else { 0 };
         Self {
             kato: round_up(kato, kas),
             connect_kato: kato,
             aec,
+            begin: now,
             timestamp: None,
             behavior: [0; HOST_BEHAVIOR_BYTES],
             current: saved.clone(),
@@ -67,12 +70,12 @@ impl Features {
         temperature >= self.current.threshold((0, 0)) || temperature <= self.current.threshold((1, 0))
     }
 
-    /// The time of the controller, ms, and whether a host set it. Without that it counts from `since`. [ADM-FEAT-47]
-    fn timestamp(&self, now: Instant, since: Instant) -> [u8; TIMESTAMP_BYTES] {
+    /// The time of the controller, ms, and whether a host set it. [ADM-FEAT-47]
+    fn timestamp(&self, now: Instant) -> [u8; TIMESTAMP_BYTES] {
         let passed = |from: Instant| now.since(from).as_millis() as u64;
         let (value, origin) = match self.timestamp {
             Some((set, at)) => (set.wrapping_add(passed(at)), 1 << 1),
-            None => (passed(since), 0),
+            None => (passed(self.begin), 0),
         };
         let mut b = value.to_le_bytes();
         (b[6], b[7]) = (origin, 0);
@@ -171,10 +174,7 @@ fn capabilities(feature: Feature) -> u64 {
 }
 
 fn saveable(feature: Feature) -> bool {
-    matches!(
-        feature,
-        Feature::ARBITRATION | Feature::TEMPERATURE_THRESHOLD | Feature::ERROR_RECOVERY | Feature::WRITE_ATOMICITY
-    )
+    matches!(feature, Feature::ARBITRATION | Feature::TEMPERATURE_THRESHOLD | Feature::ERROR_RECOVERY | Feature::WRITE_ATOMICITY)
 }
 
 /// Which value SEL asks for. Of what cannot be saved, and of what was not, the saved value is the default. [ADM-FEAT-04]
@@ -237,7 +237,7 @@ impl Hub {
             Feature::HOST_IDENTIFIER => Reply::data(c.hostid.to_vec()),         // [HOSTID-03, FAB-CONNECT-18]
             Feature::HOST_BEHAVIOR if current => Reply::data(c.features.behavior.to_vec()),
             Feature::HOST_BEHAVIOR => Reply::data(vec![0; HOST_BEHAVIOR_BYTES]),
-            Feature::TIMESTAMP if current => Reply::data(c.features.timestamp(now, c.created).to_vec()),
+            Feature::TIMESTAMP if current => Reply::data(c.features.timestamp(now).to_vec()),
             Feature::TIMESTAMP => Reply::data(vec![0; TIMESTAMP_BYTES]),
             _ => {
                 let queues = u32::from(self.settings.io_queues.max(1));

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use nvmf_wire::admin::{Cns, Identify};
 use nvmf_wire::identify::{
     ControllerType, Descriptor, IDENTIFY_BYTES, IdentifyController, IdentifyControllerNvm, IdentifyNamespace,
-    IdentifyNamespaceIndependent, IdentifyNamespaceNvm, LbaFormat, Nidt, PowerState, controller_list, namespace_list, write_descriptors,
+    IdentifyNamespaceIndependent, IdentifyNamespaceNvm, LbaFormat, Nidt, PowerState, controller_list, namespace_list,
+    write_descriptors,
 };
+use nvmf_wire::log::AnaState;
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::value::{Ascii, Text};
 use nvmf_wire::{Cntlid, Nsid, Sqe, Status, ZeroBased8};
@@ -16,7 +18,7 @@ use super::property::VERSION;
 use super::state::{Controller, Ids, Kind, Subsystem};
 use super::{Hub, Reply};
 use crate::message::NamespaceView;
-use crate::settings::ControllerSettings;
+use crate::settings::{ControllerModel, ControllerSettings};
 
 /// The NVM command set. [Base 2.0, 1.5, CSI]
 const CSI_NVM: u8 = 0;
@@ -50,7 +52,7 @@ impl Hub {
         let page = match cns {
             Cns::NAMESPACE => of_namespace(s, nsid, |n, ids| namespace(n, ids).as_bytes().to_vec()),
             Cns::NAMESPACE_CSI => of_namespace(s, nsid, |_, _| IdentifyNamespaceNvm::new().as_bytes().to_vec()),
-            Cns::NAMESPACE_INDEPENDENT => of_namespace(s, nsid, |_, _| independent()),
+            Cns::NAMESPACE_INDEPENDENT => of_namespace(s, nsid, |_, ids| independent(ids)),
             Cns::ACTIVE_NAMESPACES | Cns::ACTIVE_NAMESPACES_CSI => active(s, nsid),
             Cns::NAMESPACE_DESCRIPTORS => descriptors(s, nsid),
             Cns::CONTROLLER_CSI => Ok(IdentifyControllerNvm::new().as_bytes().to_vec()),
@@ -80,9 +82,11 @@ impl Hub {
 
     /// The controllers of the subsystem of `c` from `first` on, rising; none where not `any`. [ADM-IDENTIFY-38]
     fn controller_list(&self, c: &Controller, any: bool, first: u16) -> Vec<u8> {
-        let all = self.controllers.values().filter(|o| any && o.subnqn == c.subnqn && o.cntlid.0 >= first);
-        let ids: BTreeSet<Cntlid> = all.map(|o| o.cntlid).collect();
-        controller_list(ids)
+        let all: BTreeSet<u16> = match self.settings.controller_model {
+            ControllerModel::Static { count } => (1..=count).collect(),
+            ControllerModel::Dynamic => self.controllers.values().filter(|o| o.subnqn == c.subnqn).map(|o| o.cntlid.0).collect(),
+        };
+        controller_list(all.into_iter().filter(|id| any && *id >= first).map(Cntlid))
     }
 }
 
@@ -126,22 +130,25 @@ fn descriptors(s: &Subsystem, nsid: Nsid) -> Result<Vec<u8>, Status> {
 
 fn namespace(n: &NamespaceView, ids: &Ids) -> IdentifyNamespace {
     let format = LbaFormat::new().with(|s| s.lbads(n.geometry.block_size.trailing_zeros() as u8));
+    // [ANA-17]
+    let seen = !matches!(n.ana, AnaState::INACCESSIBLE | AnaState::PERSISTENT_LOSS);
     // One format, no metadata, no protection, no thin provisioning; shared by the controllers of the subsystem.
     // [ADM-IDENTIFY-71, ADM-IDENTIFY-72, ADM-IDENTIFY-81]
     IdentifyNamespace::new().with(|s| {
         s.nsze(n.geometry.blocks)
             .ncap(n.geometry.blocks)
-            .nuse(n.geometry.blocks)
+            .nuse(if seen { n.geometry.blocks } else { 0 })
             .nlbaf(ZeroBased8(0))
             .nmic_shared(true)
+            .anagrpid(ids.group)
             .nguid(ids.nguid)
             .lbaf0(u32::from_le_bytes(*format.as_bytes()))
     })
 }
 
 /// [ADM-IDENTIFY-32, ADM-IDENTIFY-33]
-fn independent() -> Vec<u8> {
-    IdentifyNamespaceIndependent::new().with(|s| s.nmic_shared(true).nstat_ready(true)).as_bytes().to_vec()
+fn independent(ids: &Ids) -> Vec<u8> {
+    IdentifyNamespaceIndependent::new().with(|s| s.nmic_shared(true).anagrpid(ids.group).nstat_ready(true)).as_bytes().to_vec()
 }
 
 fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> IdentifyController {
@@ -167,6 +174,7 @@ fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> Id
             .sgls_transport(true)
             .maxcmd(settings.io_queue_entries)
     });
+    let ana = settings.ana_groups > 0;
     match c.kind {
         // What is about I/O queues and namespaces is reserved. [FAB-IDENT-01, FAB-IDENT-06, ADM-IDENTIFY-70, DISC-CTRL-06]
         Kind::Discovery => common.with(|s| s.cntrltype(ControllerType::DISCOVERY).oaes_dlpc(true).subnqn(Text::new(DISCOVERY_NQN))),
@@ -174,6 +182,19 @@ fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> Id
             s.cntrltype(ControllerType::IO)
                 .cmic_mp(ports > 1)
                 .cmic_mc(true)
+                .fcatt_static(settings.controller_model != ControllerModel::Dynamic)
+                .ofcs_disconnect(settings.queue_deletion)
+                // [ANA-01, ANA-02]
+                .cmic_ana(ana)
+                .oaes_ana(ana)
+                .anatt(if ana { 10 } else { 0 })
+                .anacap_optimized(ana)
+                .anacap_non_optimized(ana)
+                .anacap_inaccessible(ana)
+                .anacap_persistent_loss(ana)
+                .anacap_change(ana)
+                .anagrpmax(settings.ana_groups)
+                .nanagrpid(settings.ana_groups)
                 .oaes_nan(true)
                 .lpa_cses(true)
                 .elpe(ZeroBased8::of(u64::from(settings.error_entries)))

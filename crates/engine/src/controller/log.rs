@@ -8,9 +8,10 @@ use nvmf_wire::admin::{Feature, GetLogPage, LogPage};
 use nvmf_wire::identify::namespace_list;
 use nvmf_wire::log::effects::{COMMAND_EFFECTS_BYTES, command_entry_offset};
 use nvmf_wire::log::{
-    AddressFamily, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FeatureEffects, FirmwareSlots, Smart,
-    SubsystemType, SupportedLogPage, TransportType,
+    AddressFamily, AnaGroup, AnaHeader, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FeatureEffects, FirmwareSlots,
+    Smart, SubsystemType, SupportedLogPage, TransportType,
 };
+use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::sqe::IoOpcode;
 use nvmf_wire::value::{Ascii, Text};
 use nvmf_wire::{Cntlid, Nsid, Opcode, Sqe, Status};
@@ -19,7 +20,7 @@ use super::admin::supports;
 use super::features::supported;
 use super::state::{Controller, Kind};
 use super::{Hub, Port, Reply};
-use crate::settings::ControllerSettings;
+use crate::settings::{ControllerModel, ControllerSettings};
 
 /// Longest answer that is built, bytes, where MDTS sets no limit.
 const LONGEST: usize = 16 * 1024 * 1024;
@@ -40,8 +41,10 @@ const IO_PAGES: [LogPage; 8] = [
 const MI_EFFECTS: LogPage = LogPage(0x13);
 
 /// The pages of a controller. [ADM-LOG-13 to ADM-LOG-16, DISC-CTRL-11 to DISC-CTRL-13]
-fn has(c: &Controller, page: LogPage) -> bool {
+fn has(c: &Controller, settings: &ControllerSettings, page: LogPage) -> bool {
     match c.kind {
+        // [ANA-01]
+        Kind::Io if page == LogPage::ANA => settings.ana_groups > 0,
         Kind::Io => IO_PAGES.contains(&page),
         Kind::Discovery => match page {
             LogPage::SUPPORTED | LogPage::DISCOVERY => true,
@@ -57,7 +60,7 @@ impl Hub {
         let Some(c) = self.controllers.get(&key) else { return Status::INTERNAL_ERROR.into() };
         let (page, invalid) = (LogPage(get.lid()), Status::INVALID_FIELD_IN_COMMAND.dnr());
         // [ADM-LOG-09]
-        if !has(c, page) {
+        if !has(c, &self.settings, page) {
             return Status::INVALID_LOG_PAGE.dnr().into();
         }
         // All our pages are of controller or subsystem scope, SMART among them, LPA bit 0 being 0. [ADM-LOG-12, ADM-LOG-28]
@@ -73,7 +76,7 @@ impl Hub {
             return Status::I_O_COMMAND_SET_NOT_SUPPORTED.dnr().into();
         }
         let len = (u64::from(get.numd()) + 1) * 4;
-        let bytes = self.page(now, c, page);
+        let bytes = self.page(now, c, page, get.lsp());
         // [ADM-LOG-05]
         if get.lpo() > bytes.len() as u64 || len > LONGEST as u64 {
             return invalid.into();
@@ -95,19 +98,37 @@ impl Hub {
         Reply::data(part)
     }
 
-    fn page(&self, now: Instant, c: &Controller, page: LogPage) -> Vec<u8> {
+    fn page(&self, now: Instant, c: &Controller, page: LogPage, specific: u8) -> Vec<u8> {
         match page {
-            LogPage::SUPPORTED => supported_pages(c),
+            LogPage::SUPPORTED => supported_pages(c, &self.settings),
             LogPage::ERROR => error_log(c, &self.settings),
             LogPage::SMART => smart(c, now, self.temperature).as_bytes().to_vec(),
             LogPage::FIRMWARE_SLOT => firmware(&self.settings),
             LogPage::CHANGED_NAMESPACES => changed(c),
             LogPage::COMMAND_EFFECTS => command_effects(c),
             LogPage::FEATURE_EFFECTS => feature_effects(c),
+            LogPage::ANA => self.ana_log(c, specific & 1 != 0),
             LogPage::DISCOVERY => self.discovery_log(c),
             // NVMe-MI commands: none is supported.
             _ => vec![0; 4096],
         }
+    }
+
+    /// The groups, rising, each with its namespaces, or without where the host asked for groups only (RGO). A change count of 0 for each
+    /// group says that there is none. [ANA-04 to ANA-09]
+    fn ana_log(&self, c: &Controller, groups_only: bool) -> Vec<u8> {
+        let Some(s) = self.subsystems.get(&c.subnqn) else { return Vec::new() };
+        let changes = s.ana_changes.wrapping_sub(c.ana_base);
+        let header = AnaHeader::new().with(|h| h.chcnt(changes).groups(s.groups.len() as u16));
+        let mut page = header.as_bytes().to_vec();
+        for (group, state) in &s.groups {
+            let members = s.ids.iter().filter(|(_, ids)| !groups_only && ids.group == *group);
+            let nsids: Vec<u32> = members.map(|(nsid, _)| *nsid).collect();
+            let descriptor = AnaGroup::new().with(|g| g.grpid(*group).nsids(nsids.len() as u32).state(*state));
+            page.extend_from_slice(descriptor.as_bytes());
+            page.extend(nsids.iter().flat_map(|n| n.to_le_bytes()));
+        }
+        page
     }
 
     /// The log as this host sees it: each subsystem that lets it in, at each port. [DISC-LOG-06 to DISC-LOG-08, DISC-LOG-10,
@@ -118,6 +139,13 @@ impl Hub {
             for port in self.ports.values().filter(|p| !p.discovery_only) {
                 entries.push(entry(nqn, port, c.local, &self.settings));
             }
+        }
+        // [DISC-LOG-18, DISC-LOG-20]
+        for (at, to) in self.referrals.iter().enumerate() {
+            // A port of its own, that none of ours has.
+            let port = Port { id: u16::MAX - at as u16, advertise: *to, discovery_only: true };
+            let e = entry(DISCOVERY_NQN, &port, None, &self.settings);
+            entries.push(e.with(|s| s.subtype(SubsystemType::REFERRAL)));
         }
         let header = DiscoveryHeader::new().with(|s| s.genctr(self.generation).numrec(entries.len() as u64));
         let mut page = header.as_bytes().to_vec();
@@ -135,6 +163,8 @@ fn entry(nqn: &str, port: &Port, local: Option<IpAddr>, settings: &ControllerSet
         ip => ip,
     };
     let ip = ip.to_canonical();
+    // A discovery service is dynamic. [FAB-CNTLID-09, DISC-LOG-10]
+    let fixed = nqn != DISCOVERY_NQN && settings.controller_model != ControllerModel::Dynamic;
     DiscoveryEntry::new().with(|s| {
         s.trtype(TransportType::TCP)
             .adrfam(if ip.is_ipv4() { AddressFamily::IPV4 } else { AddressFamily::IPV6 })
@@ -143,7 +173,7 @@ fn entry(nqn: &str, port: &Port, local: Option<IpAddr>, settings: &ControllerSet
             .treq_secure(2)
             .treq_sqfcd(settings.flow_control_off)
             .portid(port.id)
-            .cntlid(Cntlid::DYNAMIC)
+            .cntlid(if fixed { Cntlid::ANY_STATIC } else { Cntlid::DYNAMIC })
             .asqsz(settings.admin_queue_entries)
             .trsvcid(Ascii::new(&port.advertise.port().to_string()))
             .subnqn(Text::new(nqn))
@@ -152,9 +182,9 @@ fn entry(nqn: &str, port: &Port, local: Option<IpAddr>, settings: &ControllerSet
 }
 
 /// [ADM-LOG-17]
-fn supported_pages(c: &Controller) -> Vec<u8> {
+fn supported_pages(c: &Controller, settings: &ControllerSettings) -> Vec<u8> {
     let yes = SupportedLogPage::new().with(|s| s.lsupp(true));
-    (0..=255u8).flat_map(|lid| if has(c, LogPage(lid)) { *yes.as_bytes() } else { [0; 4] }).collect()
+    (0..=255u8).flat_map(|lid| if has(c, settings, LogPage(lid)) { *yes.as_bytes() } else { [0; 4] }).collect()
 }
 
 /// [ADM-LOG-18, ADM-LOG-19]

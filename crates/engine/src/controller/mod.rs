@@ -14,8 +14,8 @@ mod log;
 mod property;
 mod state;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -25,10 +25,10 @@ use nvmf_wire::{Cid, Cntlid, Status};
 pub(crate) use admin::transfer_of;
 pub use config::{AssociationInfo, ConfigError, NewNamespace, Port, SubsystemInfo};
 pub use state::EndReason;
-use state::{Controller, Subsystem};
+use state::{Controller, Kind, Subsystem};
 
 use crate::message::{ConnectionId, ToConnection, ToHub};
-use crate::settings::ControllerSettings;
+use crate::settings::{ControllerModel, ControllerSettings};
 
 /// What happened, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +95,12 @@ pub struct Hub {
     next_abort: u64,
     /// GENCTR of the discovery log. [DISC-LOG-06]
     generation: u64,
+    /// Other discovery services.
+    referrals: BTreeSet<SocketAddr>,
     /// Composite Temperature, kelvins.
     temperature: u16,
+    /// A subsystem to be reset once the command that asked for it is answered.
+    resetting: Option<String>,
     out: VecDeque<(ConnectionId, ToConnection)>,
     events: VecDeque<HubEvent>,
 }
@@ -136,7 +140,9 @@ impl Hub {
             next_key: 0,
             next_abort: 0,
             generation: 0,
+            referrals: BTreeSet::new(),
             temperature: TEMPERATURE,
+            resetting: None,
             out: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -161,7 +167,11 @@ impl Hub {
                 if let Some(reply) = self.admin(now, from, &sqe, data) {
                     self.complete(from, cid, reply);
                 }
+                if let Some(nqn) = self.resetting.take() {
+                    self.reset_subsystem(&nqn);
+                }
             }
+            ToHub::Disconnect { cid } => self.disconnect(now, from, cid),
             ToHub::AbortDone { token, aborted } => self.abort_done(token, aborted),
             ToHub::Failed { sqe, status } => {
                 if let Some((key, qid)) = self.links.get(&from).and_then(|l| Some((l.controller?, l.qid)))
@@ -205,6 +215,13 @@ impl Hub {
             })
             .collect();
         for (key, reason) in late {
+            if reason == EndReason::KeepAlive
+                && let Some(c) = self.controllers.get_mut(&key)
+            {
+                // Only a static controller outlives it. [ADM-LOG-25, FAB-CNTLID-12]
+                c.errors.clear();
+                c.log_untied(&self.settings, Status::KEEP_ALIVE_TIMER_EXPIRED);
+            }
             self.end(key, reason);
         }
     }
@@ -250,14 +267,51 @@ impl Hub {
         if link.qid == 0 {
             return self.end(key, EndReason::ConnectionLost { qid: 0 });
         }
+        self.queue_gone(now, key, link.qid);
+    }
+
+    /// Disconnect: the queue is no more, its connection is left to the host. [FAB-DISC-09, FAB-DISC-10, FAB-DISC-16]
+    fn disconnect(&mut self, now: Instant, from: ConnectionId, cid: Cid) {
+        if let Some(link) = self.links.get_mut(&from)
+            && let Some(key) = link.controller.take()
+        {
+            let qid = link.qid;
+            self.queue_gone(now, key, qid);
+        }
+        self.complete(from, cid, Reply::ok(0));
+    }
+
+    /// An I/O queue is no more; unless both sides can delete single queues, the association ends soon. [FAB-DISC-16, FAB-DISC-17]
+    fn queue_gone(&mut self, now: Instant, key: u32, qid: u16) {
         let due = now + self.settings.loss_patience;
+        let deletes = self.settings.queue_deletion;
         if let Some(c) = self.controllers.get_mut(&key) {
-            c.queues.remove(&link.qid);
-            c.lost_due.get_or_insert((due, link.qid));
+            c.queues.remove(&qid);
+            if !(deletes && c.deletes_queues) {
+                c.lost_due.get_or_insert((due, qid));
+            }
         }
     }
 
-    /// Ends an association: all its connections close, the controller is no more. [FAB-ASSOC-02, FAB-CNTLID-12]
+    /// NVM Subsystem Reset: the controllers lose their hosts at once. [FAB-INIT-15, RESET-31]
+    fn reset_subsystem(&mut self, nqn: &str) {
+        let all: Vec<u32> = self.controllers.iter().filter(|(_, c)| c.subnqn == nqn).map(|(key, _)| *key).collect();
+        for key in all {
+            self.end(key, EndReason::SubsystemReset);
+        }
+        if let Some(s) = self.subsystems.get_mut(nqn)
+            && let ControllerModel::Static { count } = self.settings.controller_model
+        {
+            for id in 1..=count {
+                let kept = s.kept.entry(id).or_default();
+                kept.errors.clear();
+                kept.reset_occurred = true;
+            }
+        }
+    }
+
+    /// Ends an association: all its connections close. A dynamic controller is no more, a static one keeps what it saved.
+    /// [FAB-ASSOC-02, FAB-CNTLID-12, FAB-CNTLID-13]
     fn end(&mut self, key: u32, reason: EndReason) {
         let Some(c) = self.controllers.remove(&key) else { return };
         for connection in c.queues.values().chain([&c.admin]) {
@@ -266,6 +320,12 @@ impl Hub {
                 self.out.push_back((*connection, ToConnection::Close));
             }
         }
-        self.events.push_back(HubEvent::Ended { cntlid: c.cntlid, hostnqn: c.hostnqn, subnqn: c.subnqn, reason });
+        self.events.push_back(HubEvent::Ended { cntlid: c.cntlid, hostnqn: c.hostnqn.clone(), subnqn: c.subnqn.clone(), reason });
+        if c.kind == Kind::Io
+            && self.settings.controller_model != ControllerModel::Dynamic
+            && let Some(s) = self.subsystems.get_mut(&c.subnqn)
+        {
+            s.kept.insert(c.cntlid.0, c.keep(reason));
+        }
     }
 }

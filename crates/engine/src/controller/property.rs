@@ -2,7 +2,7 @@
 
 use nvmf_seam::Instant;
 use nvmf_wire::layout::Structure;
-use nvmf_wire::property::{Cap, Cc, Crto, Csts, Property, PropertyGet, PropertySet, Vs};
+use nvmf_wire::property::{Cap, Cc, Crto, Csts, NSSR_RESET, Property, PropertyGet, PropertySet, Vs};
 use nvmf_wire::{Sqe, Status, ZeroBased16};
 
 use super::features::Features;
@@ -20,7 +20,10 @@ const READY: u8 = 30;
 fn cap(kind: Kind, settings: &ControllerSettings) -> Cap {
     let entries = u64::from(settings.io_queue_entries.max(2));
     // A discovery controller sets bit 0 of CSS alone. [FAB-PROP-17 to FAB-PROP-20, FAB-PROP-22, FAB-PROP-23]
-    Cap::new().with(|s| s.mqes(ZeroBased16::of(entries)).cqr(true).to(READY).css_nvm(true).css_sets(kind == Kind::Io).crwms(true))
+    let nssrs = kind == Kind::Io && settings.subsystem_reset;
+    Cap::new().with(|s| {
+        s.nssrs(nssrs).mqes(ZeroBased16::of(entries)).cqr(true).to(READY).css_nvm(true).css_sets(kind == Kind::Io).crwms(true)
+    })
 }
 
 /// The property's value, where it can be read. Offsets that the message-based model reserves are refused: one that "reads as 0" and
@@ -34,6 +37,8 @@ fn read(c: &Controller, settings: &ControllerSettings, property: Property) -> Op
         Property::CSTS => four(c.csts.as_bytes()),
         // Reserved at a discovery controller, where it reads as 0: hosts that saw CAP.CRMS look. [FAB-PROP-05, FAB-PROP-13]
         Property::CRTO if c.kind == Kind::Discovery => 0,
+        // [RESET-31]
+        Property::NSSR if c.kind == Kind::Io && settings.subsystem_reset => 0,
         Property::CRTO => four(Crto::new().with(|s| s.crwmt(u16::from(READY))).as_bytes()),
         _ => return None,
     })
@@ -54,6 +59,11 @@ impl Hub {
 
     pub(super) fn property_set(&mut self, now: Instant, key: u32, sqe: &Sqe) -> Reply {
         let set = PropertySet::from_bytes(*sqe.as_bytes());
+        if set.attrib() == 0
+            && let Some(reply) = self.subsystem_property(key, set.ofst(), set.value() as u32)
+        {
+            return reply;
+        }
         // The others are read-only, reserved or not implemented. [FAB-PROP-03]
         if set.ofst() != Property::CC || set.attrib() != 0 {
             return Status::INVALID_FIELD_IN_COMMAND.dnr().into();
@@ -68,13 +78,27 @@ impl Hub {
         Reply::ok(0)
     }
 
+    /// What an NVM Subsystem Reset makes writable: NSSR, and CSTS.NSSRO, which a 1 clears. [RESET-31, FAB-PROP-33]
+    fn subsystem_property(&mut self, key: u32, property: Property, value: u32) -> Option<Reply> {
+        let c = self.controllers.get_mut(&key).filter(|c| c.kind == Kind::Io && self.settings.subsystem_reset)?;
+        match property {
+            Property::NSSR if value == NSSR_RESET => self.resetting = Some(c.subnqn.clone()),
+            Property::NSSR => {}
+            Property::CSTS if Csts::from_bytes(value.to_le_bytes()).nssro() => {
+                c.csts.set().nssro(false);
+            }
+            _ => return None,
+        }
+        Some(Reply::ok(0))
+    }
+
     fn configure(&mut self, now: Instant, key: u32, value: Cc) {
         let enable_due = self.enable_due(now);
         let Some(c) = self.controllers.get_mut(&key) else { return };
         let was = c.serving();
         let old = c.cc;
         if old.en() && !value.en() {
-            self.reset(key, enable_due);
+            self.reset(now, key, enable_due);
             // Shutdown and reset in one: the shutdown is reported as complete. [RESET-25]
             if let Some(c) = self.controllers.get_mut(&key)
                 && value.shn() != 0
@@ -108,10 +132,11 @@ impl Hub {
 
     /// CC.EN went from 1 to 0: a Controller Reset. The association and the Admin Queue stay, the rest starts anew.
     /// [FAB-INIT-11 to FAB-INIT-13, RESET-08, RESET-09, FAB-ASSOC-11]
-    fn reset(&mut self, key: u32, enable_due: Option<Instant>) {
+    fn reset(&mut self, now: Instant, key: u32, enable_due: Option<Instant>) {
         let Some(c) = self.controllers.get_mut(&key) else { return };
         c.cc = Cc::new();
-        c.csts = Csts::new();
+        c.csts = Csts::new().with(|s| s.nssro(c.csts.nssro()));
+        c.ana_base = self.subsystems.get(&c.subnqn).map_or(0, |s| s.ana_changes);
         c.keep_alive_due = None;
         c.enable_due = enable_due;
         c.requests.clear();
@@ -123,7 +148,7 @@ impl Hub {
         c.errors.clear();
         // The Keep Alive Timeout and the Host Identifier come with Connect. [ADM-FEAT-16]
         let saved = std::mem::take(&mut c.features.saved);
-        c.features = Features::new(c.kind, c.features.connect_kato, self.settings.kas, saved);
+        c.features = Features::new(now, c.kind, c.features.connect_kato, self.settings.kas, saved);
         c.hot = c.kind == Kind::Io && c.features.beyond(self.temperature);
         for connection in std::mem::take(&mut c.queues).into_values() {
             if let Some(link) = self.links.get_mut(&connection) {

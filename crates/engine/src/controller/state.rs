@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use nvmf_seam::{Entropy, Instant, SplitMix64};
-use nvmf_wire::log::ErrorEntry;
+use nvmf_wire::log::{AnaState, ErrorEntry};
 use nvmf_wire::nvm::Read;
 use nvmf_wire::property::{Cc, Csts};
 use nvmf_wire::sqe::IoOpcode;
 use nvmf_wire::{Cid, Cntlid, Qid, Sqe, Status};
 
 use super::events::Notice;
-use super::features::Features;
+use super::features::{Features, Saveable};
 use crate::message::{ConnectionId, Counters, NamespaceTable, NamespaceView};
 use crate::settings::ControllerSettings;
 
@@ -34,6 +34,8 @@ pub enum EndReason {
     Removed,
     /// The host may not connect to the subsystem any more.
     HostDenied,
+    /// The NVM subsystem was reset.
+    SubsystemReset,
 }
 
 impl core::fmt::Display for EndReason {
@@ -45,6 +47,7 @@ impl core::fmt::Display for EndReason {
             Self::Overrun => f.write_str("submission queue overrun"),
             Self::NotEnabled => f.write_str("controller not enabled in time"),
             Self::Removed => f.write_str("subsystem removed"),
+            Self::SubsystemReset => f.write_str("NVM Subsystem Reset"),
             Self::HostDenied => f.write_str("host not allowed any more"),
         }
     }
@@ -65,6 +68,14 @@ pub(super) struct Subsystem {
     pub hosts: Option<BTreeSet<String>>,
     pub table: Arc<NamespaceTable>,
     pub ids: BTreeMap<u32, Ids>,
+    /// State of each ANA group.
+    pub groups: BTreeMap<u32, AnaState>,
+    /// Changes of the ANA log so far.
+    pub ana_changes: u64,
+    /// What static controllers keep while they have no association.
+    pub kept: BTreeMap<u16, Kept>,
+    /// Static controllers that are for one host alone. [FAB-CONNECT-28]
+    pub reserved: BTreeMap<u16, String>,
 }
 
 /// Identifiers of a namespace; they stay the same as long as it exists. [ADM-IDENTIFY-83]
@@ -72,15 +83,42 @@ pub(super) struct Subsystem {
 pub(super) struct Ids {
     pub nguid: [u8; 16],
     pub uuid: [u8; 16],
+    /// ANA group; 0 without ANA reporting.
+    pub group: u32,
+}
+
+/// What a static controller keeps from one association to the next: what survives a Controller Level Reset. [FAB-CNTLID-13]
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub saved: Saveable,
+    pub counters: Arc<Counters>,
+    /// Errors that ended the last association. [ADM-LOG-25]
+    pub errors: VecDeque<ErrorEntry>,
+    pub error_count: u64,
+    /// CSTS.NSSRO.
+    pub reset_occurred: bool,
+    pub created: Option<Instant>,
 }
 
 impl Subsystem {
-    pub fn new(nqn: &str, hosts: Option<BTreeSet<String>>, nn: u32) -> Self {
-        let table = Arc::new(NamespaceTable { nn, active: BTreeMap::new() });
-        Self { nqn: nqn.to_owned(), hosts, table, ids: BTreeMap::new() }
+    pub fn new(nqn: &str, hosts: Option<BTreeSet<String>>, settings: &ControllerSettings) -> Self {
+        let table = Arc::new(NamespaceTable { nn: settings.namespaces, active: BTreeMap::new() });
+        Self {
+            nqn: nqn.to_owned(),
+            hosts,
+            table,
+            ids: BTreeMap::new(),
+            groups: (1..=settings.ana_groups).map(|g| (g, AnaState::OPTIMIZED)).collect(),
+            ana_changes: 0,
+            kept: BTreeMap::new(),
+            reserved: BTreeMap::new(),
+        }
     }
 
-    pub fn attach(&mut self, nsid: u32, view: NamespaceView, uuid: Option<[u8; 16]>) {
+    /// Adds a namespace; with ANA reporting it is in group 1. [ANA-03]
+    pub fn attach(&mut self, nsid: u32, mut view: NamespaceView, uuid: Option<[u8; 16]>) {
+        let group = self.groups.keys().next().copied().unwrap_or(0);
+        view.ana = self.state_of(group);
         let mut random = SplitMix64::new(fold(self.nqn.as_bytes()).wrapping_add(u64::from(nsid)));
         let mut draw = || (u128::from(random.next_u64()) << 64 | u128::from(random.next_u64())).to_be_bytes();
         let nguid = draw();
@@ -88,7 +126,7 @@ impl Subsystem {
         // Version 8 (RFC 9562: the bits are ours), variant 10b.
         derived[6] = derived[6] & 0x0f | 0x80;
         derived[8] = derived[8] & 0x3f | 0x80;
-        self.ids.insert(nsid, Ids { nguid, uuid: uuid.unwrap_or(derived) });
+        self.ids.insert(nsid, Ids { nguid, uuid: uuid.unwrap_or(derived), group });
         self.change(|active| {
             active.insert(nsid, view);
         });
@@ -102,6 +140,21 @@ impl Subsystem {
             active.remove(&nsid);
         });
         true
+    }
+
+    fn state_of(&self, group: u32) -> AnaState {
+        self.groups.get(&group).copied().unwrap_or(AnaState::OPTIMIZED)
+    }
+
+    /// Gives every namespace the state of its group.
+    pub fn refresh_ana(&mut self) {
+        self.ana_changes += 1;
+        let states: BTreeMap<u32, AnaState> = self.ids.iter().map(|(nsid, ids)| (*nsid, self.state_of(ids.group))).collect();
+        self.change(|active| {
+            for (nsid, view) in active {
+                view.ana = states.get(nsid).copied().unwrap_or(AnaState::OPTIMIZED);
+            }
+        });
     }
 
     fn change(&mut self, f: impl FnOnce(&mut BTreeMap<u32, NamespaceView>)) {
@@ -133,6 +186,10 @@ fn fold(bytes: &[u8]) -> u64 {
 pub(super) struct Controller {
     pub kind: Kind,
     pub cntlid: Cntlid,
+    /// The host can do with the loss of a single I/O queue (CATTR bit 3 of the Admin Queue's Connect). [FAB-DISC-16]
+    pub deletes_queues: bool,
+    /// Changes of the ANA log before the association or the last reset. [ANA-07]
+    pub ana_base: u64,
     pub subnqn: String,
     pub hostnqn: String,
     pub hostid: [u8; 16],
@@ -181,22 +238,37 @@ impl Controller {
         self.keep_alive_due = active.then(|| now + core::time::Duration::from_millis(u64::from(kato)));
     }
 
+    /// What stays of a static controller at the end of its association.
+    pub fn keep(self, reason: EndReason) -> Kept {
+        let errors = if reason == EndReason::KeepAlive { self.errors } else { VecDeque::new() };
+        Kept {
+            saved: self.features.saved,
+            counters: self.counters,
+            errors,
+            error_count: self.error_count,
+            reset_occurred: self.csts.nssro(),
+            created: Some(self.created),
+        }
+    }
+
     /// Adds an entry to the Error Information log. TRTYPE stays 0: no error of the transport comes here.
     /// [ADM-LOG-18 to ADM-LOG-22]
     pub fn log_error(&mut self, settings: &ControllerSettings, qid: u16, sqe: &Sqe, status: Status) {
+        let entry =
+            ErrorEntry::new().with(|s| s.sqid(Qid(qid)).cid(sqe.cid()).status(status.0).nsid(sqe.nsid()).lba(lba_of(qid, sqe)));
+        self.add_error(settings, entry);
+    }
+
+    /// Adds an error that no command is to blame for. [ADM-LOG-20]
+    pub fn log_untied(&mut self, settings: &ControllerSettings, status: Status) {
+        let entry = ErrorEntry::new().with(|s| s.sqid(Qid(0xffff)).cid(Cid(0xffff)).status(status.0));
+        self.add_error(settings, entry);
+    }
+
+    fn add_error(&mut self, settings: &ControllerSettings, entry: ErrorEntry) {
         self.error_count += 1;
-        let entry = ErrorEntry::new().with(|s| {
-            s.count(self.error_count)
-                .sqid(Qid(qid))
-                .cid(sqe.cid())
-                .status(status.0)
-                .location_byte(0xff)
-                .location_bit(7)
-                .nsid(sqe.nsid())
-                .lba(lba_of(qid, sqe))
-        });
+        let mut b = *entry.with(|s| s.count(self.error_count)).as_bytes();
         // Where in the command the error is, is not told: all ones. [Base 2.0, Figure 206]
-        let mut b = *entry.as_bytes();
         b[14..16].copy_from_slice(&[0xff; 2]);
         self.errors.push_front(ErrorEntry::from_bytes(b));
         self.errors.truncate(usize::from(settings.error_entries.max(1)));

@@ -21,6 +21,10 @@ pub(super) struct Queue {
     pub flow_control: bool,
     /// Commands other than Fabrics commands are served.
     pub serving: bool,
+    /// Disconnect is served.
+    pub deletable: bool,
+    /// The Disconnect that is to end the queue: no command after it is fetched. [FAB-DISC-06]
+    pub ending: Option<Cid>,
     pub in_capsule: usize,
     pub mdts: Option<usize>,
     pub namespaces: Arc<NamespaceTable>,
@@ -53,6 +57,8 @@ impl Default for Queue {
             entries: 0,
             flow_control: true,
             serving: false,
+            deletable: false,
+            ending: None,
             in_capsule: ADMIN_IN_CAPSULE as usize,
             mdts: None,
             namespaces: Arc::default(),
@@ -74,6 +80,7 @@ impl Queue {
         self.entries = a.entries;
         self.flow_control = a.flow_control;
         self.serving = a.serving;
+        self.deletable = a.deletable;
         self.in_capsule = a.in_capsule;
         self.mdts = a.mdts;
         self.namespaces = a.namespaces.clone();
@@ -100,6 +107,11 @@ impl Queue {
     pub fn rest(&mut self) {
         self.pending.shrink_to_fit();
         self.waiting.shrink_to_fit();
+    }
+
+    /// What came after Disconnect is not processed.
+    pub fn forget_pending(&mut self) {
+        self.pending.clear();
     }
 
     pub fn pending_bytes(&self) -> usize {
@@ -159,12 +171,22 @@ impl ControllerConnection {
         while !matches!(self.phase, Phase::Connecting | Phase::Closing | Phase::Closed) {
             let q = &mut self.queue;
             let limit = if q.entries == 0 { 16 } else { q.entries as usize };
-            if self.commands.len() >= limit {
+            if self.commands.len() >= limit || q.ending.is_some() {
                 return;
             }
             let Some(c) = q.pending.pop_front() else { return };
             q.head += 1;
             self.start(c.sqe, c.data, c.intact);
+        }
+    }
+
+    /// Once nothing else is at work on the queue, the hub deletes it. [FAB-DISC-05, FAB-DISC-09, RESET-36]
+    pub(super) fn disconnect(&mut self) {
+        if let Some(cid) = self.queue.ending
+            && self.commands.len() == 1
+            && self.commands.contains(cid)
+        {
+            self.to_hub.push_back(ToHub::Disconnect { cid });
         }
     }
 

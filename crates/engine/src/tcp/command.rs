@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use nvmf_seam::store::{Store, StoreError, StoreOp};
-use nvmf_wire::connect::{Connect, ConnectData};
+use nvmf_wire::connect::{Connect, ConnectData, Disconnect};
 use nvmf_wire::sqe::{FabricsType, IoOpcode};
 use nvmf_wire::{Cid, Nsid, Sqe, Status, nvm};
 
@@ -69,6 +69,7 @@ pub(super) enum Sink {
     Write { ns: NamespaceView, offset: u64, fua: bool },
     Zeroes { ns: NamespaceView, offset: u64, len: u64, fua: bool },
     Flush { ns: NamespaceView },
+    Disconnect,
 }
 
 /// What Write Zeroes writes at once.
@@ -197,7 +198,7 @@ impl ControllerConnection {
             };
         }
         if let Some(fctype) = fctype {
-            return self.plan_fabrics(fctype);
+            return self.plan_fabrics(fctype, sqe);
         }
         // [FAB-QUEUE-05, FAB-QUEUE-07, SQE-38, SQE-39; RESET-21: after a shutdown the text names no status]
         if !self.queue.serving {
@@ -222,11 +223,16 @@ impl ControllerConnection {
         }
     }
 
-    fn plan_fabrics(&self, fctype: FabricsType) -> Result<Plan, Status> {
+    fn plan_fabrics(&self, fctype: FabricsType, sqe: &Sqe) -> Result<Plan, Status> {
         match fctype {
             // Connect is sent once a queue. [FAB-CONNECT-02]
             FabricsType::CONNECT => Err(Status::COMMAND_SEQUENCE_ERROR),
-            // On an I/O queue properties are refused, and so is Disconnect, which OFCS says we lack. [FAB-CMD-04, FAB-DISC-15]
+            // [FAB-DISC-03]
+            FabricsType::DISCONNECT if self.queue.deletable => match Disconnect::from_bytes(*sqe.as_bytes()).recfmt() {
+                0 => Ok(Plan { transfer: Transfer::None, sink: Sink::Disconnect }),
+                _ => Err(Status::INCOMPATIBLE_FORMAT.dnr()),
+            },
+            // On an I/O queue properties are refused, and so is Disconnect where OFCS says that we lack it. [FAB-CMD-04, FAB-DISC-15]
             _ if !self.queue.is_admin() => Err(Status::INVALID_FIELD_IN_COMMAND.dnr()),
             _ => Ok(Plan { transfer: Transfer::None, sink: Sink::Admin }),
         }
@@ -251,6 +257,9 @@ impl ControllerConnection {
             // [SQE-15, NVM-RW-39]
             None => return Err(Status::INVALID_FIELD_IN_COMMAND.dnr()),
         };
+        if let Some(status) = ns.barred() {
+            return Err(status);
+        }
         if opcode == IoOpcode::FLUSH {
             return Ok(Plan { transfer: Transfer::None, sink: Sink::Flush { ns } });
         }
@@ -320,6 +329,10 @@ impl ControllerConnection {
             Sink::Admin => {
                 c.state = State::InHub;
                 self.to_hub.push_back(ToHub::Admin { sqe, data: data.into_bytes() });
+            }
+            Sink::Disconnect => {
+                self.queue.ending = Some(cid);
+                self.disconnect();
             }
             Sink::Read { ns, offset } => {
                 c.state = State::Reading;

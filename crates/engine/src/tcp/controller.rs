@@ -33,6 +33,8 @@ pub(super) enum Phase {
     Connecting,
     /// The queue exists.
     Connected,
+    /// The queue was deleted by Disconnect: what comes in is thrown away, and the host is given time to close. [FAB-DISC-06]
+    Deleted,
     /// A C2HTermReq is queued as the last PDU; what comes in is thrown away. [TCP-TERM-02]
     Terminating,
     /// Closes as soon as what is queued was taken.
@@ -137,7 +139,7 @@ impl ControllerConnection {
     /// Bytes came from the host, in any pieces. [TCP-GEN-05]
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         match self.phase {
-            Phase::Terminating | Phase::Closing | Phase::Closed => return,
+            Phase::Deleted | Phase::Terminating | Phase::Closing | Phase::Closed => return,
             _ => {}
         }
         if !self.can_receive() && self.buf.len() > self.room() {
@@ -163,7 +165,8 @@ impl ControllerConnection {
         let over = |due: Option<Instant>| due.is_some_and(|d| d <= now);
         if over(self.term_due) {
             self.term_due = None;
-            self.shut(CloseReason::TermUnanswered);
+            let deleted = self.phase == Phase::Deleted;
+            self.shut(if deleted { CloseReason::Association } else { CloseReason::TermUnanswered });
         }
         if over(self.setup_due) {
             self.setup_due = None;

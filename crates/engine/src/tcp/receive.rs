@@ -34,7 +34,7 @@ impl ControllerConnection {
         self.start_waiting();
         loop {
             match self.phase {
-                Phase::Connecting | Phase::Closing | Phase::Closed => break,
+                Phase::Connecting | Phase::Deleted | Phase::Closing | Phase::Closed => break,
                 Phase::Terminating => {
                     self.buf = BytesMut::new();
                     break;

@@ -1,6 +1,6 @@
 //! What goes to the host: ICResp, R2T, C2HData, CapsuleResp, C2HTermReq, built when the driver asks for them.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use nvmf_seam::{Head, Instant, Transmit};
 use nvmf_wire::tcp::{C2hData, CapsuleResp, Digests, Pdu, PduType, R2t, TermReq, crc32c};
 use nvmf_wire::{Cid, Cqe, Status};
@@ -91,12 +91,12 @@ impl ControllerConnection {
                 b[0] = PduType::R2T.0;
                 Some(self.encode(&mut b, Bytes::new()))
             }
-            Out::Reply(reply) => Some(self.reply(reply)),
+            Out::Reply(reply) => Some(self.reply(now, reply)),
         }
     }
 
     /// The next PDU of a reply: C2HData while there is data, then CapsuleResp, unless SUCCESS said it already.
-    fn reply(&mut self, mut r: Reply) -> Transmit {
+    fn reply(&mut self, now: Instant, mut r: Reply) -> Transmit {
         if r.at < r.data.len() {
             let end = r.data.len().min(r.at + self.settings.max_c2hdata.max(4) as usize);
             let last = end == r.data.len();
@@ -128,8 +128,21 @@ impl ControllerConnection {
         b[0] = PduType::CAPSULE_RESP.0;
         if r.counted {
             self.finish(r.cid);
+            if self.queue.ending == Some(r.cid) {
+                self.deleted(now);
+            }
         }
         self.encode(&mut b, Bytes::new())
+    }
+
+    /// The response to Disconnect is on its way, the last of the queue; the host closes when it has it. [FAB-DISC-06, FAB-DISC-10,
+    /// FAB-DISC-12]
+    fn deleted(&mut self, now: Instant) {
+        self.phase = Phase::Deleted;
+        self.buf = BytesMut::new();
+        self.queue.forget_pending();
+        self.header_due = None;
+        self.term_due = Some(now + self.settings.term_wait);
     }
 
     /// The host will know that the command ended: its CID and its slot are free.
@@ -138,6 +151,7 @@ impl ControllerConnection {
         self.commands.remove(cid);
         self.fetch();
         self.start_waiting();
+        self.disconnect();
     }
 
     /// Fills in the common header and adds padding and digests. [TCP-CH-03 to TCP-CH-06, TCP-PAD-01, TCP-DGST-06, TCP-DGST-16]
