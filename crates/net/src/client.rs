@@ -1,22 +1,22 @@
 //! A blocking driver of the reference host over any [`Network`]: real sockets or the simulated world. One thread, no runtime.
 //!
 //! What it is: [`nvmf_engine::host::Association`] with its connections opened, fed and closed, and calls that wait for their answer.
-//! What it is not: protocol; every rule is in the engine.
+//! What it is not: protocol; every rule is in the engine. `ask` has what users ask for often, `recover` what is done about losses.
+
+mod ask;
+mod recover;
 
 use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use bytes::Bytes;
 use nvmf_engine::host::{
-    Association, Completion, DiscoveryError, DiscoveryLog, ESTABLISHMENT, Event, Facts, HostError, HostSettings, LogReader,
-    Payload, SubmitError, command,
+    Association, Completion, DiscoveryError, ESTABLISHMENT, Event, Facts, HostError, HostSettings, Payload, SubmitError,
 };
 use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError};
-use nvmf_wire::admin::Cns;
-use nvmf_wire::identify::{IdentifyController, IdentifyNamespace, read_namespace_list};
-use nvmf_wire::{Cid, Nsid, Qid, Sqe, Status};
+use nvmf_wire::identify::IdentifyController;
+use nvmf_wire::{Cid, Qid, Sqe, Status};
 
 /// Why a call did not give what it was asked for.
 #[derive(Debug)]
@@ -80,6 +80,12 @@ pub enum Notice {
     Violation(Qid, nvmf_spec::Violation),
     /// A Keep Alive failed.
     KeepAliveFailed(Status),
+    /// The controller reported a fatal error and is being reset.
+    Fatal,
+    /// An I/O queue was lost, and the association goes on without it.
+    QueueLost(Qid),
+    /// The association was lost for this reason, and another one stands in its place.
+    Reconnected(HostError),
 }
 
 /// Most notices kept until they are asked for; the newest are dropped.
@@ -102,6 +108,8 @@ pub struct HostClient<N: Network> {
     failed: Option<HostError>,
     ready: bool,
     ended: bool,
+    /// The answer to the queue that is being created or deleted.
+    queue: Option<Status>,
 }
 
 #[derive(Debug)]
@@ -130,16 +138,25 @@ impl<N: Network> HostClient<N> {
             failed: None,
             ready: false,
             ended: false,
+            queue: None,
         };
-        client.settle();
-        while !client.ready {
-            if let Err(e) = client.check() {
-                client.close_all();
-                return Err((e, client.network));
-            }
-            client.turn(Qid::ADMIN, None);
+        match client.rise() {
+            Ok(()) => Ok(client),
+            Err(e) => Err((e, client.network)),
         }
-        Ok(client)
+    }
+
+    /// Lets the association come up.
+    fn rise(&mut self) -> Result<(), ClientError> {
+        self.settle();
+        while !self.ready {
+            if let Err(e) = self.check() {
+                self.close_all();
+                return Err(e);
+            }
+            self.turn(Qid::ADMIN, None);
+        }
+        Ok(())
     }
 
     /// What the controller said about itself.
@@ -167,6 +184,8 @@ impl<N: Network> HostClient<N> {
         let cid = loop {
             match self.submit(qid, sqe, payload.clone()) {
                 Err(ClientError::Submit(SubmitError::Full)) => self.turn(qid, None),
+                // A controller that reported a fatal error is on its way up again.
+                Err(ClientError::Submit(SubmitError::NotReady)) if !self.ready => self.rise()?,
                 other => break other?,
             }
         };
@@ -180,6 +199,73 @@ impl<N: Network> HostClient<N> {
         let cid = self.association.submit(qid, sqe, payload, now).map_err(ClientError::Submit)?;
         self.settle();
         Ok(cid)
+    }
+
+    /// Submits two commands as a fused pair without waiting for their ends.
+    pub fn submit_fused(&mut self, qid: Qid, first: (Sqe, Payload), second: (Sqe, Payload)) -> Result<(Cid, Cid), ClientError> {
+        self.check()?;
+        let now = self.network.now();
+        let cids = self.association.submit_fused(qid, first, second, now).map_err(ClientError::Submit)?;
+        self.settle();
+        Ok(cids)
+    }
+
+    /// Asks the controller to abort a command and waits for its answer: true where it says that it did. The command itself ends as
+    /// ever. [ADM-ABORT-07]
+    pub fn abort(&mut self, qid: Qid, cid: Cid) -> Result<bool, ClientError> {
+        self.check()?;
+        let now = self.network.now();
+        let abort = self.association.abort(qid, cid, now).map_err(ClientError::Submit)?;
+        self.settle();
+        let done = self.wait(Qid::ADMIN, abort)?;
+        match done.status() {
+            s if s.is_success() => Ok(done.cqe.dw0() & 1 == 0),
+            status => Err(ClientError::Status { what: "Abort", status }),
+        }
+    }
+
+    /// Resets the controller and brings it up again. Commands that were out end with Command Aborted By Host.
+    pub fn reset(&mut self) -> Result<(), ClientError> {
+        self.check()?;
+        let now = self.network.now();
+        if !self.association.reset(now) {
+            return Err(ClientError::Submit(SubmitError::NotReady));
+        }
+        self.ready = false;
+        self.rise()
+    }
+
+    /// Deletes an I/O queue, after its commands.
+    pub fn delete_queue(&mut self, qid: Qid) -> Result<Status, ClientError> {
+        self.check()?;
+        let now = self.network.now();
+        self.queue = None;
+        self.association.delete_queue(qid, now).map_err(ClientError::Submit)?;
+        self.queue_answer()
+    }
+
+    /// Connects an I/O queue that was deleted or lost.
+    pub fn create_queue(&mut self, qid: Qid) -> Result<(), ClientError> {
+        self.check()?;
+        self.queue = None;
+        self.association.create_queue(qid).map_err(ClientError::Submit)?;
+        self.queue_answer().map(|_| ())
+    }
+
+    fn queue_answer(&mut self) -> Result<Status, ClientError> {
+        self.settle();
+        loop {
+            if let Some(status) = self.queue.take() {
+                return Ok(status);
+            }
+            self.check()?;
+            self.turn(Qid::ADMIN, None);
+        }
+    }
+
+    /// The association.
+    pub fn association(&self) -> &Association {
+        &self.association
     }
 
     /// Waits for the end of a command submitted before.
@@ -217,84 +303,6 @@ impl<N: Network> HostClient<N> {
         }
         self.close_all();
         Ok(self.network)
-    }
-
-    /// Reads the discovery log of a discovery controller.
-    pub fn discovery_log(&mut self) -> Result<DiscoveryLog, ClientError> {
-        let mut reader = LogReader::new(self.controller().lpa_lpeds());
-        loop {
-            let (sqe, payload) = reader.request();
-            let done = self.execute(Qid::ADMIN, sqe, payload)?;
-            if let Some(log) = reader.handle(&done).map_err(ClientError::Discovery)? {
-                return Ok(log);
-            }
-        }
-    }
-
-    /// The active namespaces, ascending; lists longer than one page are read to their end.
-    pub fn namespaces(&mut self) -> Result<Vec<Nsid>, ClientError> {
-        let mut all: Vec<Nsid> = Vec::new();
-        loop {
-            let from = all.last().copied().unwrap_or(Nsid::NONE);
-            let page = self.identify(Cns::ACTIVE_NAMESPACES, from, "Identify, active namespaces")?;
-            let list = read_namespace_list(&page).map_err(|e| ClientError::Answer(e.to_string()))?;
-            if list.iter().any(|n| *n <= from) || !list.is_sorted() {
-                return Err(ClientError::Answer("the list of active namespaces does not ascend".into()));
-            }
-            let full = list.len() == 1024;
-            all.extend(list);
-            if !full {
-                return Ok(all);
-            }
-        }
-    }
-
-    /// Identify Namespace.
-    pub fn namespace(&mut self, nsid: Nsid) -> Result<IdentifyNamespace, ClientError> {
-        let page = self.identify(Cns::NAMESPACE, nsid, "Identify Namespace")?;
-        IdentifyNamespace::read(&page).map_err(|e| ClientError::Answer(e.to_string()))
-    }
-
-    /// Identify: 4096 bytes.
-    pub fn identify(&mut self, cns: Cns, nsid: Nsid, what: &'static str) -> Result<Bytes, ClientError> {
-        let done = self.execute(Qid::ADMIN, command::identify(cns, nsid), Payload::In(4096))?;
-        match done.status() {
-            s if s.is_success() => Ok(done.data.to_bytes()),
-            status => Err(ClientError::Status { what, status }),
-        }
-    }
-
-    /// Runs I/O commands over all I/O queues, as many at once as fit, and gives each completion to `each` with its command's index.
-    /// Stops at the first error of the association.
-    pub fn run<I>(&mut self, commands: I, mut each: impl FnMut(usize, Completion)) -> Result<(), ClientError>
-    where
-        I: IntoIterator<Item = (Sqe, Payload)>,
-    {
-        let queues: Vec<Qid> = (1..=self.facts().io_queues).map(Qid).collect();
-        let mut commands = commands.into_iter().enumerate().peekable();
-        let mut flying: BTreeMap<(Qid, Cid), usize> = BTreeMap::new();
-        while commands.peek().is_some() || !flying.is_empty() {
-            for qid in &queues {
-                while self.association.room(*qid) > 0 {
-                    let Some((index, (sqe, payload))) = commands.next() else { break };
-                    let cid = self.submit(*qid, sqe, payload)?;
-                    flying.insert((*qid, cid), index);
-                }
-            }
-            let Some((oldest, _)) = flying.iter().min_by_key(|(_, i)| **i).map(|(k, i)| (*k, *i)) else {
-                return Err(ClientError::Submit(SubmitError::NotReady));
-            };
-            let first = self.wait(oldest.0, oldest.1)?;
-            flying.remove(&oldest).into_iter().for_each(|i| each(i, first.clone()));
-            flying.retain(|key, index| match self.completed.remove(key) {
-                Some(done) => {
-                    each(*index, done);
-                    false
-                }
-                None => true,
-            });
-        }
-        Ok(())
     }
 
     fn check(&mut self) -> Result<(), ClientError> {
@@ -387,6 +395,13 @@ impl<N: Network> HostClient<N> {
                 Event::AsyncEvent(e) => self.notify(Notice::Event(e)),
                 Event::Violation(qid, v) => self.notify(Notice::Violation(qid, v)),
                 Event::KeepAliveFailed(s) => self.notify(Notice::KeepAliveFailed(s)),
+                Event::Fatal => {
+                    self.ready = false;
+                    self.notify(Notice::Fatal);
+                }
+                Event::QueueCreated(_) => self.queue = Some(Status::SUCCESS),
+                Event::QueueDeleted(_, Some(status)) => self.queue = Some(status),
+                Event::QueueDeleted(qid, None) => self.notify(Notice::QueueLost(qid)),
                 Event::Negotiated(..) => {}
             }
         }

@@ -1,22 +1,22 @@
-//! One association: the verbs, the user's commands, keep alive, events, the end. Bring-up and shutdown steps are in `bringup`.
+//! One association: the driver's verbs, what they lead to, and the end. What a user asks for is in `user`, keep alive and events are in
+//! `service`, the steps up and down in `bringup`.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use core::ops::Bound;
-use core::time::Duration;
 
 use nvmf_seam::{Instant, Transmit};
 use nvmf_spec::{Answer, Violation};
 use nvmf_wire::cqe::AsyncEventResponse;
-use nvmf_wire::identify::IdentifyController;
+use nvmf_wire::identify::{ControllerType, IdentifyController};
 use nvmf_wire::property::{Cap, Crto, Vs};
-use nvmf_wire::{Cid, Cntlid, Qid, Sqe, Status};
+use nvmf_wire::{Cid, Cntlid, Qid, Status};
 
 use super::bringup::Step;
-use super::command;
 use super::error::{ESTABLISHMENT, HostError};
+use super::service::KeepAlive;
 use super::settings::HostSettings;
-use crate::tcp::host::{Completion, HostConnection, HostEvent, Negotiated, Payload, SubmitError};
+use crate::tcp::host::{Completion, HostConnection, HostEvent, Negotiated, Waiting};
 
 /// What happened, or what the driver has to do.
 #[derive(Clone, Debug)]
@@ -32,11 +32,20 @@ pub enum Event {
     },
     /// ICReq and ICResp were exchanged.
     Negotiated(Qid, Negotiated),
-    /// Bring-up is complete: commands may be submitted, [`Association::facts`] says with whom.
+    /// Bring-up is complete, the first time or after a controller reset: commands may be submitted, [`Association::facts`] says with
+    /// whom.
     Ready,
+    /// The controller reported a fatal error (CSTS.CFS) and is being reset; [`Event::Ready`] or [`Event::Failed`] follows. [FAB-INIT-25]
+    Fatal,
+    /// An I/O queue is there again.
+    QueueCreated(Qid),
+    /// An I/O queue is gone: deleted as asked (success), not deleted though asked (another status), or with `None` lost by itself where
+    /// single queues may go. [FAB-DISC-20]
+    QueueDeleted(Qid, Option<Status>),
     /// A user's command ended.
     Completed(Qid, Completion),
-    /// The controller reported an event; reading its log page clears it. [AER-08]
+    /// The controller reported an event. Reading its log page with RAE 0 clears it; until then no more of that kind should come.
+    /// [AER-08, ADM-AER-06]
     AsyncEvent(AsyncEventResponse),
     /// A Keep Alive failed with this status; the association goes on.
     KeepAliveFailed(Status),
@@ -61,7 +70,7 @@ pub struct Facts {
     pub cntlid: Cntlid,
     /// Identify Controller.
     pub identify: Option<Box<IdentifyController>>,
-    /// I/O queues connected.
+    /// I/O queues that the controller granted and the settings ask for; [`Association::io_queues`] has those that are there.
     pub io_queues: u16,
     /// Size of each I/O queue, entries.
     pub io_entries: u16,
@@ -69,6 +78,24 @@ pub struct Facts {
     pub negotiated: BTreeMap<Qid, Negotiated>,
     /// Queues on which the controller granted to do without SQ flow control.
     pub flow_control_off: Vec<Qid>,
+    /// The host may wait as CRD of a response says, for it told the controller that it would. [FAB-STATUS-04]
+    pub retry_delays: bool,
+    /// KATO as the controller takes it: rounded up to KAS, ms; 0 for none. [KA-17]
+    pub kato_ms: u32,
+}
+
+impl Facts {
+    /// Most data of one command by MDTS, bytes; `None` for no limit. [FAB-IDENT-10]
+    pub fn mdts_bytes(&self) -> Option<u64> {
+        let mdts = self.identify.as_ref().map_or(0, |i| i.mdts());
+        let unit = 12 + u32::from(self.cap.mpsmin());
+        (mdts > 0).then(|| 1u64.checked_shl(u32::from(mdts) + unit).unwrap_or(u64::MAX))
+    }
+
+    /// True where single I/O queues may be deleted: the controller can, and was told that the host can. [FAB-DISC-15]
+    pub(super) fn deletes_queues(&self, settings: &HostSettings) -> bool {
+        settings.queue_deletion && self.identify.as_ref().is_some_and(|i| i.ofcs_disconnect())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +103,8 @@ pub(super) enum Phase {
     /// On the way up; the next connection is being opened or a step is under way.
     Rising,
     Ready,
+    /// CC.EN went to 0; CSTS.RDY is waited for. I/O queues may go at any moment. [RESET-08]
+    Resetting,
     /// Shutdown asked for; the user's commands finish first. [RESET-27]
     Draining {
         until: Instant,
@@ -91,6 +120,7 @@ pub(super) enum Own {
     Step(Step),
     KeepAlive,
     AsyncEvent,
+    Disconnect,
 }
 
 /// One association with one controller.
@@ -110,23 +140,37 @@ pub struct Association {
     /// When a step that looks at CSTS again is due, and when it gives up.
     pub(super) again: Option<(Instant, Step)>,
     pub(super) give_up: Instant,
-    keep_alive: Option<Instant>,
+    pub(super) keep_alive: KeepAlive,
+    /// Events (type, information) whose log page was not read yet, with that page. [ADM-AER-06]
+    pub(super) unread: BTreeMap<(u8, u8), u8>,
+    /// I/O queues to be deleted once they are idle, and whether Disconnect was sent.
+    pub(super) leaving: BTreeMap<Qid, bool>,
+    /// A command's time is over; CSTS.CFS is being looked at. [FAB-INIT-26]
+    pub(super) suspect: Option<HostError>,
+    /// A reset for CSTS.CFS was tried.
+    pub(super) cured: bool,
     last_sent: Qid,
 }
 
 impl Association {
-    /// The first event asks for the Admin Queue's connection.
+    /// The first event asks for the Admin Queue's connection, or says that no association can have these settings.
     pub fn new(settings: HostSettings) -> Self {
+        let fault = settings.fault();
+        let first = fault.map_or(Event::Open(Qid::ADMIN), |why| Event::Failed(HostError::Unusable(why)));
         Self {
             settings,
-            phase: Phase::Rising,
+            phase: if fault.is_some() { Phase::Over } else { Phase::Rising },
             facts: Facts::default(),
             queues: BTreeMap::new(),
             own: BTreeMap::new(),
-            events: VecDeque::from([Event::Open(Qid::ADMIN)]),
+            events: VecDeque::from([first]),
             again: None,
             give_up: Instant::START,
-            keep_alive: None,
+            keep_alive: KeepAlive::default(),
+            unread: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            suspect: None,
+            cured: false,
             last_sent: Qid::ADMIN,
         }
     }
@@ -156,9 +200,15 @@ impl Association {
         self.queues.keys().copied()
     }
 
+    /// I/O queues that take commands.
+    pub fn io_queues(&self) -> impl Iterator<Item = Qid> {
+        let ready = self.phase == Phase::Ready;
+        self.queues.keys().copied().filter(move |q| ready && *q != Qid::ADMIN && !self.leaving.contains_key(q))
+    }
+
     /// The TCP connection asked for by [`Event::Open`] is there.
     pub fn handle_opened(&mut self, qid: Qid, now: Instant) {
-        if self.phase != Phase::Rising || self.queues.contains_key(&qid) {
+        if !matches!(self.phase, Phase::Rising | Phase::Ready) || self.queues.contains_key(&qid) {
             // Too late: nobody wants it any more.
             self.events.push_back(Event::Close { qid, reset: false });
             return;
@@ -166,7 +216,7 @@ impl Association {
         let (entries, room) =
             if qid == Qid::ADMIN { (self.settings.admin_entries, 0) } else { (self.facts.io_entries, self.in_capsule()) };
         let tcp = self.settings.tcp.clone();
-        self.queues.insert(qid, HostConnection::new(tcp, qid, entries, self.settings.max_transfer, room, now));
+        self.queues.insert(qid, HostConnection::new(tcp, qid, entries, self.max_transfer(), room, now));
     }
 
     /// The TCP connection asked for by [`Event::Open`] could not be opened.
@@ -186,7 +236,7 @@ impl Association {
     /// The controller closed the TCP connection of a queue.
     pub fn handle_closed(&mut self, qid: Qid, reset: bool, now: Instant) {
         let Some(q) = self.queues.get(&qid) else { return };
-        if !q.is_doomed() {
+        if !q.is_doomed() && !self.may_go(qid) {
             // The end of any connection ends the association, since single queues are not deleted. [FAB-DISC-20]
             let during = self.doing();
             self.fail(HostError::Lost { qid, reset, during });
@@ -217,9 +267,7 @@ impl Association {
             self.again = None;
             self.begin(step, now);
         }
-        if self.keep_alive.is_some_and(|at| at <= now) {
-            self.send_keep_alive(now);
-        }
+        self.keep_alive_due(now);
         if let Phase::Draining { until } = self.phase
             && until <= now
         {
@@ -235,7 +283,7 @@ impl Association {
             _ => None,
         };
         let queues = self.queues.values().filter_map(HostConnection::poll_timeout);
-        queues.chain(self.again.map(|(at, _)| at)).chain(self.keep_alive).chain(draining).min()
+        queues.chain(self.again.map(|(at, _)| at)).chain(self.keep_alive.due()).chain(draining).min()
     }
 
     /// The next PDU and the queue on whose connection it goes. The queues take turns.
@@ -254,87 +302,32 @@ impl Association {
         self.events.pop_front()
     }
 
-    /// Submits a command on a queue of a ready association; its end comes as [`Event::Completed`] with the CID returned.
-    ///
-    /// CID, PSDT and SGL1 of `sqe` are filled in. One place of the Admin Queue stays free for Keep Alive.
-    pub fn submit(&mut self, qid: Qid, sqe: Sqe, payload: Payload, now: Instant) -> Result<Cid, SubmitError> {
-        if self.phase != Phase::Ready {
-            return Err(SubmitError::NotReady);
-        }
-        let until = now + self.settings.command_patience;
-        let q = self.queues.get_mut(&qid).ok_or(SubmitError::NotReady)?;
-        if qid == Qid::ADMIN && q.room() < 2 {
-            return Err(SubmitError::Full);
-        }
-        q.submit(sqe, payload, Some(until))
+    /// True where the controller is a discovery controller, as far as is known.
+    pub(super) fn is_discovery(&self) -> bool {
+        let says = |i: &IdentifyController| i.cntrltype() == ControllerType::DISCOVERY;
+        self.settings.is_discovery() || self.facts.identify.as_deref().is_some_and(says)
     }
 
-    /// Commands that [`Self::submit`] takes now on a queue.
-    pub fn room(&self, qid: Qid) -> usize {
-        match self.queues.get(&qid) {
-            Some(q) if self.phase == Phase::Ready => q.room().saturating_sub(usize::from(qid == Qid::ADMIN)),
-            _ => 0,
-        }
+    /// Most data of one command: what the settings and MDTS allow. [FAB-IDENT-11, NVM-RW-07]
+    pub(super) fn max_transfer(&self) -> u32 {
+        let mdts = self.facts.mdts_bytes().unwrap_or(u64::MAX);
+        self.settings.max_transfer.min(u32::try_from(mdts).unwrap_or(u32::MAX))
     }
 
-    /// Ends the association in order: the user's commands finish, CC.SHN is set, SHST waited for, the connections closed; then comes
-    /// [`Event::Ended`]. During bring-up the connections are closed at once. [RESET-26, RESET-27]
-    pub fn shutdown(&mut self, now: Instant) {
-        match self.phase {
-            Phase::Ready => {
-                self.keep_alive = None;
-                self.phase = Phase::Draining { until: now + self.settings.command_patience };
-                self.pump(now);
-            }
-            Phase::Rising => self.end(now),
-            _ => {}
-        }
-    }
-
-    /// Bytes of data that fit into an I/O command capsule. [TCP-CAPSULE-06]
+    /// Bytes of data that fit into an I/O command capsule, where its descriptor may name an offset. [TCP-CAPSULE-06]
     fn in_capsule(&self) -> u32 {
-        let bytes = self.facts.identify.as_ref().map_or(0, |i| i.in_capsule_bytes());
-        u32::try_from(bytes).unwrap_or(u32::MAX)
+        let identify = self.facts.identify.as_ref().filter(|i| i.sgls_offset());
+        u32::try_from(identify.map_or(0, |i| i.in_capsule_bytes())).unwrap_or(u32::MAX)
     }
 
-    /// Starts keep alive and asynchronous events once the controller is ready.
-    pub(super) fn start_service(&mut self, now: Instant) {
-        if self.settings.kato_ms > 0 {
-            self.keep_alive = Some(now + self.half_kato());
-        }
-        let limit = self.facts.identify.as_ref().map_or(1, |i| i.aerl().count());
-        // A discovery controller takes the requests on persistent connections only. [DISC-CTRL-04]
-        let wanted = if self.settings.is_discovery() && self.settings.kato_ms == 0 { 0 } else { self.settings.async_events };
-        for _ in 0..u64::from(wanted).min(limit) {
-            self.request_event();
-        }
-    }
-
-    fn request_event(&mut self) {
-        let Some(q) = self.queues.get_mut(&Qid::ADMIN) else { return };
-        // Two places stay free: for Keep Alive and for steps.
-        if q.room() > 2
-            && let Ok(cid) = q.submit(command::async_event_request(), Payload::None, None)
-        {
-            self.own.insert((Qid::ADMIN, cid), Own::AsyncEvent);
-        }
-    }
-
-    /// Half of KATO. [KA-13]
-    fn half_kato(&self) -> Duration {
-        Duration::from_millis(u64::from(self.settings.kato_ms)) / 2
-    }
-
-    fn send_keep_alive(&mut self, now: Instant) {
-        self.keep_alive = Some(now + self.half_kato());
-        if self.own.values().any(|o| *o == Own::KeepAlive) {
-            return;
-        }
-        let until = now + self.settings.command_patience.min(Duration::from_millis(self.settings.kato_ms.into()));
-        let sent = self.queues.get_mut(&Qid::ADMIN).map(|q| q.submit(command::keep_alive(), Payload::None, Some(until)));
-        if let Some(Ok(cid)) = sent {
-            self.own.insert((Qid::ADMIN, cid), Own::KeepAlive);
-        }
+    /// True where the controller may close this queue's connection without ending the association.
+    fn may_go(&self, qid: Qid) -> bool {
+        qid != Qid::ADMIN
+            && match self.phase {
+                Phase::Resetting => true,
+                Phase::Ready => self.facts.deletes_queues(&self.settings),
+                _ => false,
+            }
     }
 
     /// Takes over what happened on the connections.
@@ -346,6 +339,7 @@ impl Association {
                 None => break,
             }
         }
+        self.disconnect_idle(now);
         if matches!(self.phase, Phase::Draining { .. }) && !self.is_busy() {
             self.begin(Step::Notify, now);
         }
@@ -373,14 +367,16 @@ impl Association {
                 None => self.events.push_back(Event::Completed(qid, completion)),
                 Some(_) if self.phase == Phase::Over => {}
                 Some(Own::Step(step)) => self.done(step, &completion, now),
+                // A reset or the end of a connection took it.
+                Some(Own::KeepAlive | Own::AsyncEvent) if completion.local.is_some() => {}
                 Some(Own::KeepAlive) if completion.status().is_success() => {}
                 Some(Own::KeepAlive) => self.events.push_back(Event::KeepAliveFailed(completion.status())),
                 Some(Own::AsyncEvent) if completion.status().is_success() => {
-                    self.events.push_back(Event::AsyncEvent(AsyncEventResponse::from_bytes(*completion.cqe.as_bytes())));
-                    self.request_event();
+                    self.event_came(AsyncEventResponse::from_bytes(*completion.cqe.as_bytes()));
                 }
                 // Refused (too many) or aborted: asking again would only repeat it.
                 Some(Own::AsyncEvent) => {}
+                Some(Own::Disconnect) => self.disconnected(qid, completion.status()),
             },
             HostEvent::Violation(violation) => {
                 self.events.push_back(Event::Violation(qid, violation.clone()));
@@ -390,14 +386,43 @@ impl Association {
                 }
             }
             HostEvent::TermReq { fes, fei } => self.fail(HostError::TermReq { qid, fes, fei }),
+            // What was under way there ends with the reset.
+            HostEvent::TimedOut(_) if qid != Qid::ADMIN && self.phase == Phase::Resetting => {}
             HostEvent::TimedOut(waiting) => {
                 let during = self.doing();
-                self.fail(HostError::TimedOut { qid, waiting, during });
+                self.late(HostError::TimedOut { qid, waiting, during }, now);
             }
             HostEvent::Close { reset } => {
                 self.queues.remove(&qid);
                 self.events.push_back(Event::Close { qid, reset });
+                self.gone(qid);
             }
+        }
+    }
+
+    /// A time is over. Where commands flow it may be the controller that is broken: CSTS.CFS tells. [FAB-INIT-26]
+    fn late(&mut self, why: HostError, now: Instant) {
+        let command = matches!(why, HostError::TimedOut { waiting: Waiting::Command(_), .. });
+        let served = matches!(self.phase, Phase::Ready | Phase::Draining { .. });
+        let room = self.queues.get(&Qid::ADMIN).is_some_and(|q| q.room() > 0);
+        match self.suspect.take() {
+            // The look at it has no answer either.
+            Some(first) => self.fail(first),
+            None if command && served && room => {
+                self.suspect = Some(why);
+                self.begin(Step::Suspect, now);
+            }
+            None => self.fail(why),
+        }
+    }
+
+    /// A queue's connection is gone while the association goes on.
+    fn gone(&mut self, qid: Qid) {
+        let asked = self.leaving.remove(&qid);
+        self.facts.negotiated.remove(&qid);
+        self.facts.flow_control_off.retain(|q| *q != qid);
+        if self.phase == Phase::Ready {
+            self.events.push_back(Event::QueueDeleted(qid, asked.map(|_| Status::SUCCESS)));
         }
     }
 
@@ -420,9 +445,14 @@ impl Association {
             return;
         }
         self.over();
+        // A command without an answer: nothing on that connection can be trusted any more.
+        let late = match &why {
+            HostError::TimedOut { qid, waiting: Waiting::Command(_), .. } => Some(*qid),
+            _ => None,
+        };
         self.events.push_back(Event::Failed(why));
-        for q in self.queues.values_mut().filter(|q| !q.is_terminated()) {
-            q.close(false);
+        for (qid, q) in self.queues.iter_mut().filter(|(_, q)| !q.is_terminated()) {
+            q.close(late == Some(*qid));
         }
     }
 
@@ -446,6 +476,7 @@ impl Association {
     fn over(&mut self) {
         self.phase = Phase::Over;
         self.again = None;
-        self.keep_alive = None;
+        self.keep_alive = KeepAlive::default();
+        self.suspect = None;
     }
 }

@@ -1,14 +1,16 @@
 //! SQEs that a host sends. CID, PSDT and SGL1 are filled in at submission.
 
-use nvmf_wire::admin::{Cns, Feature, GetLogPage, Identify, SetFeatures};
+use nvmf_wire::admin::{Abort, Cns, Feature, GetFeatures, GetLogPage, Identify, LogPage, SetFeatures};
 use nvmf_wire::connect::{Connect, ConnectData};
-use nvmf_wire::nvm::{Read, Write};
+use nvmf_wire::cqe::AsyncEventResponse;
+use nvmf_wire::nvm::{Compare, Read, Write, WriteZeroes};
 use nvmf_wire::property::{Property, PropertyGet, PropertySet};
 use nvmf_wire::sqe::{FabricsSqe, FabricsType, IoOpcode};
 use nvmf_wire::value::Text;
-use nvmf_wire::{Cntlid, Nsid, Opcode, Qid, Sqe, ZeroBased16};
+use nvmf_wire::{Cid, Cntlid, Nsid, Opcode, Qid, Sqe, ZeroBased16};
 
 use super::settings::HostSettings;
+use crate::tcp::host::Payload;
 
 fn fabrics(fctype: FabricsType) -> [u8; 64] {
     *FabricsSqe::new().with(|s| s.opc(Opcode::FABRICS).fctype(fctype)).as_bytes()
@@ -18,16 +20,23 @@ fn common(opc: u8, nsid: Nsid) -> [u8; 64] {
     *Sqe::new().with(|s| s.opc(Opcode(opc)).nsid(nsid)).as_bytes()
 }
 
-/// Connect for queue `qid` of `entries`. KATO goes with the Admin Queue only. [FAB-CONNECT-05 to FAB-CONNECT-14]
+/// Connect for queue `qid` of `entries`. KATO and the wish for single queues to be deleted go with the Admin Queue only.
+/// [FAB-CONNECT-05, FAB-CONNECT-06, FAB-CONNECT-09, FAB-CONNECT-13, FAB-CONNECT-14]
 pub fn connect(settings: &HostSettings, qid: Qid, entries: u16) -> Sqe {
+    let admin = qid == Qid::ADMIN;
     let c = Connect::from_bytes(fabrics(FabricsType::CONNECT)).with(|s| {
-        s.qid(qid).sqsize(ZeroBased16::of(entries.into())).sqfcd(settings.flow_control_off).kato(if qid == Qid::ADMIN {
-            settings.kato_ms
-        } else {
-            0
-        })
+        s.qid(qid)
+            .sqsize(ZeroBased16::of(entries.into()))
+            .sqfcd(settings.flow_control_off)
+            .ioqd(admin && settings.queue_deletion)
+            .kato(if admin { settings.kato_ms } else { 0 })
     });
     Sqe::from_bytes(*c.as_bytes())
+}
+
+/// Disconnect: no data, the rest reserved. [FAB-DISC-04]
+pub fn disconnect() -> Sqe {
+    Sqe::from_bytes(fabrics(FabricsType::DISCONNECT))
 }
 
 /// The 1024 bytes that go with Connect. [FAB-CONNECT-17]
@@ -64,6 +73,36 @@ pub fn get_log_page(lid: u8, offset: u64, len: u32, retain: bool) -> Sqe {
     Sqe::from_bytes(*c.as_bytes())
 }
 
+/// Get Log Page that clears an event: the page that it names, with RAE 0, and the bytes to ask for. `None` where it names none.
+/// [AER-08, ADM-LOG-10, ADM-LOG-27]
+pub fn clear_event(event: AsyncEventResponse) -> Option<(Sqe, Payload)> {
+    let lid = LogPage(event.log_page());
+    let len = match lid {
+        // No event has it: 0 stands for none.
+        LogPage::SUPPORTED => return None,
+        LogPage::SMART | LogPage::FIRMWARE_SLOT => 512,
+        LogPage::CHANGED_NAMESPACES => 4096,
+        LogPage::DISCOVERY => 1024,
+        LogPage::ANA => 16,
+        _ => 64,
+    };
+    let sqe = get_log_page(lid.0, 0, len, false);
+    let sqe = if lid == LogPage::SMART { sqe.with(|s| s.nsid(Nsid::BROADCAST)) } else { sqe };
+    Some((sqe, Payload::In(len)))
+}
+
+/// Get Features with a value in dword 11; the current value is asked for.
+pub fn get_features(fid: Feature, value: u32) -> Sqe {
+    let c = GetFeatures::from_bytes(common(Opcode::GET_FEATURES.0, Nsid::NONE)).with(|s| s.fid(fid.0).value(value));
+    Sqe::from_bytes(*c.as_bytes())
+}
+
+/// Abort of a command: CDW10 and nothing else. [ADM-ABORT-08]
+pub fn abort(sqid: Qid, cid: Cid) -> Sqe {
+    let c = Abort::from_bytes(common(Opcode::ABORT.0, Nsid::NONE)).with(|s| s.sqid(sqid).cid_abort(cid));
+    Sqe::from_bytes(*c.as_bytes())
+}
+
 /// Set Features with a value in dword 11.
 pub fn set_features(fid: Feature, value: u32) -> Sqe {
     let c = SetFeatures::from_bytes(common(Opcode::SET_FEATURES.0, Nsid::NONE)).with(|s| s.fid(fid.0).value(value));
@@ -90,4 +129,22 @@ pub fn read(nsid: Nsid, lba: u64, blocks: u32) -> Sqe {
 pub fn write(nsid: Nsid, lba: u64, blocks: u32) -> Sqe {
     let c = Write::from_bytes(common(IoOpcode::WRITE.0, nsid)).with(|s| s.slba(lba).nlb(ZeroBased16::of(blocks.into())));
     Sqe::from_bytes(*c.as_bytes())
+}
+
+/// Compare of `blocks` logical blocks (1 to 65536) from `lba` on with data from the host.
+pub fn compare(nsid: Nsid, lba: u64, blocks: u32) -> Sqe {
+    let c = Compare::from_bytes(common(IoOpcode::COMPARE.0, nsid)).with(|s| s.slba(lba).nlb(ZeroBased16::of(blocks.into())));
+    Sqe::from_bytes(*c.as_bytes())
+}
+
+/// Write Zeroes of `blocks` logical blocks (1 to 65536) from `lba` on.
+pub fn write_zeroes(nsid: Nsid, lba: u64, blocks: u32) -> Sqe {
+    let c = WriteZeroes::from_bytes(common(IoOpcode::WRITE_ZEROES.0, nsid));
+    let c = c.with(|s| s.slba(lba).nlb(ZeroBased16::of(blocks.into())));
+    Sqe::from_bytes(*c.as_bytes())
+}
+
+/// Flush.
+pub fn flush(nsid: Nsid) -> Sqe {
+    Sqe::from_bytes(common(IoOpcode::FLUSH.0, nsid))
 }

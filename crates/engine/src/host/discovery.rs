@@ -40,7 +40,7 @@ impl fmt::Display for DiscoveryError {
             Self::Status(s) => write!(f, "Get Log Page failed with {}", s.show(true)),
             Self::Changing { reads } => write!(f, "the discovery log changed during each of {reads} reads"),
             Self::Format(n) => write!(f, "the discovery log has record format {n}"),
-            Self::TooMany(n) => write!(f, "the discovery log announces {n} entries, more than {MAX_ENTRIES}"),
+            Self::TooMany(n) => write!(f, "the discovery log announces {n} entries, more than can be read here"),
         }
     }
 }
@@ -49,6 +49,8 @@ impl std::error::Error for DiscoveryError {}
 
 /// Most entries that are held: 4 MiB.
 pub const MAX_ENTRIES: u64 = 4096;
+/// Most entries behind the header in one read of 2^12 dwords.
+const AT_ONCE: u64 = 15;
 /// Times that a log that changes is read before giving up.
 const READS: u32 = 8;
 /// Bytes read at once: below every MDTS.
@@ -120,7 +122,8 @@ impl LogReader {
         if header.recfmt() != 0 {
             return Err(DiscoveryError::Format(header.recfmt()));
         }
-        if header.numrec() > MAX_ENTRIES {
+        // Without offsets NUMD has 12 bits as well. [Base 2.0, 5.16, Figure 195]
+        if header.numrec() > if self.offsets { MAX_ENTRIES } else { AT_ONCE } {
             return Err(DiscoveryError::TooMany(header.numrec()));
         }
         self.header = header;

@@ -3,8 +3,9 @@
 //! What it is: state machines that are always correct (design invariant I2). What it is not: a way to send anything illegal (the raw
 //! player is), nor a driver of sockets (`nvmf-net` has one).
 //!
-//! Read [`Association`] first; [`HostSettings`] has what can be chosen, [`discovery::LogReader`] reads a discovery log, and
-//! [`command`] makes the SQEs. One connection of the association is [`crate::tcp::host::HostConnection`].
+//! Read [`Association`] first; [`HostSettings`] has what can be chosen, [`discovery::LogReader`] reads a discovery log, [`Walk`] follows
+//! referrals, [`Recovery`] and [`Retry`] say what is tried again and when, and [`command`] makes the SQEs. One connection of the
+//! association is [`crate::tcp::host::HostConnection`].
 
 pub mod association;
 pub mod command;
@@ -12,14 +13,20 @@ pub mod data;
 pub mod discovery;
 pub mod error;
 pub mod queue;
+pub mod recovery;
 pub mod settings;
+pub mod walk;
 
 mod bringup;
+mod service;
+mod user;
 
 pub use association::{Association, Event, Facts};
 pub use data::Data;
 pub use discovery::{DiscoveryError, DiscoveryLog, LogReader};
 pub use error::{ESTABLISHMENT, HostError};
+pub use recovery::{Again, Recovery, RecoverySettings, Retry, Verdict};
 pub use settings::{DISCOVERY_NQN, HostSettings, HostTcpSettings};
+pub use walk::{Left, Service, Walk, address};
 
 pub use crate::tcp::host::{Completion, Negotiated, Payload, SubmitError, Waiting};

@@ -60,6 +60,11 @@ impl Queue {
         }
     }
 
+    /// The command submitted last was never sent: its place is free again.
+    pub fn take_back(&mut self) {
+        self.tail = (self.tail + self.entries - 1) % self.entries;
+    }
+
     /// Takes SQHD from a response. False where it does not point between the last head and the tail; the head then stays.
     /// [FAB-SQFC-17]
     #[must_use]
@@ -127,6 +132,16 @@ mod tests {
         }
         q.flow_control_off();
         assert_eq!((q.room(1), q.room(2)), (1, 0));
+    }
+
+    #[test]
+    fn what_was_not_sent_leaves_its_place() {
+        let mut q = Queue::new(4);
+        q.submit(0, |_| false);
+        q.submit(1, |_| false);
+        q.take_back();
+        assert_eq!(q.room(1), 2);
+        assert!(!done(&mut q, 2) && done(&mut q, 1));
     }
 
     #[test]

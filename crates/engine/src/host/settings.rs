@@ -4,6 +4,7 @@
 use core::time::Duration;
 
 use nvmf_wire::Cntlid;
+use nvmf_wire::nqn::MAX_BYTES;
 use nvmf_wire::tcp::Digests;
 
 /// What concerns one association, whatever the transport.
@@ -18,9 +19,11 @@ pub struct HostSettings {
     pub subnqn: String,
     /// Controller asked for: FFFFh in the dynamic model. [FAB-CNTLID-02]
     pub cntlid: Cntlid,
+    /// The subsystem is a discovery service though its name is not the well-known one. [DISC-CTRL-01]
+    pub discovery: bool,
     /// Keep Alive Timeout (KATO), milliseconds; 0 switches it off, which only a discovery controller is sure to take. [DISC-CTRL-04]
     pub kato_ms: u32,
-    /// Size of the Admin Queue, entries: 2 to 4096.
+    /// Size of the Admin Queue, entries: 4 to 4096. [FAB-QUEUE-14]
     pub admin_entries: u16,
     /// Size of each I/O queue, entries, at least 2; lowered to what CAP.MQES allows. [FAB-QUEUE-18]
     pub io_entries: u16,
@@ -28,11 +31,14 @@ pub struct HostSettings {
     pub io_queues: u16,
     /// Ask to do without SQ flow control. [FAB-SQFC-03]
     pub flow_control_off: bool,
+    /// Tell the controller that single I/O queues can be deleted; where it can do so too, a queue is deleted by Disconnect, and the loss of
+    /// one does not end the association. [FAB-CONNECT-13, FAB-DISC-15]
+    pub queue_deletion: bool,
     /// Asynchronous Event Requests to keep outstanding; lowered to AERL + 1. [ADM-AER-03]
     pub async_events: u8,
     /// Refuse a connection whose controller does not grant the digests asked for. [TCP-DGST-17]
     pub insist_on_digests: bool,
-    /// Largest data of one command, bytes; larger ones are refused by `submit`.
+    /// Largest data of one command, bytes, beside what MDTS says; larger ones are refused by `submit`.
     pub max_transfer: u32,
     /// Patience for a TCP connection and for the answer to a command, Asynchronous Event Requests excepted.
     pub command_patience: Duration,
@@ -73,11 +79,13 @@ impl HostSettings {
             hostid,
             subnqn: subnqn.into(),
             cntlid: Cntlid::DYNAMIC,
+            discovery: false,
             kato_ms: 120_000,
             admin_entries: 32,
             io_entries: 128,
             io_queues: 1,
             flow_control_off: false,
+            queue_deletion: false,
             async_events: 1,
             insist_on_digests: false,
             max_transfer: 16 << 20,
@@ -90,7 +98,29 @@ impl HostSettings {
 
     /// True where the subsystem asked for is a discovery service.
     pub fn is_discovery(&self) -> bool {
-        self.subnqn == DISCOVERY_NQN
+        self.discovery || self.subnqn == DISCOVERY_NQN
+    }
+
+    /// What no host may send, so that an association with these settings is not begun.
+    pub fn fault(&self) -> Option<&'static str> {
+        let is_name = |nqn: &str| (1..=MAX_BYTES).contains(&nqn.len()) && !nqn.contains('\0');
+        if !is_name(&self.hostnqn) || !is_name(&self.subnqn) {
+            // NQN-01, NQN-02
+            return Some("an NQN has 1 to 223 bytes and no NUL");
+        }
+        if self.hostid == [0; 16] {
+            // FAB-CONNECT-19
+            return Some("the Host Identifier is zero");
+        }
+        if !(4..=4096).contains(&self.admin_entries) || self.io_entries < 2 {
+            // FAB-QUEUE-13, FAB-QUEUE-14; with fewer than 4 no place is left beside Keep Alive and what the host does by itself
+            return Some("the Admin Queue has 4 to 4096 entries, an I/O queue at least 2");
+        }
+        if self.tcp.hpda > 31 || self.tcp.r2ts == 0 {
+            // TCP-ICREQ-08
+            return Some("HPDA is 0 to 31, and one R2T at least is taken");
+        }
+        None
     }
 }
 

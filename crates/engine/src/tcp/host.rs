@@ -3,20 +3,20 @@
 //! What it is: bytes in, PDUs out, completions as events, for one queue. What it is not: it neither opens nor closes the TCP
 //! connection (its driver does, told by [`HostEvent::Close`]) and knows no association; that is [`crate::host::Association`].
 //!
-//! Always correct (design invariant I2): what the controller does wrong is answered as NVMe/TCP 3.5 demands. `receive` judges PDUs,
-//! `send` makes them. Read [`HostConnection`] first.
+//! Always correct (design invariant I2): what the controller does wrong is answered as NVMe/TCP 3.5 demands. `submit` takes commands,
+//! `send` makes PDUs of them, `receive` judges what comes. Read [`HostConnection`] first.
 
 mod receive;
 mod send;
+mod submit;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use nvmf_seam::{Instant, Transmit};
 use nvmf_spec::{Answer, Requirement, Side, Violation};
-use nvmf_wire::sqe::Direction;
-use nvmf_wire::tcp::{ADMIN_IN_CAPSULE, Digests, Fes, Framer};
-use nvmf_wire::{Cid, Cqe, Qid, SglDescriptor, Sqe, Status};
+use nvmf_wire::tcp::{Digests, Fes, Framer};
+use nvmf_wire::{Cid, Cqe, Opcode, Qid, Sqe, Status};
 
 use crate::host::data::Data;
 use crate::host::queue::Queue;
@@ -42,8 +42,12 @@ pub enum SubmitError {
     NotReady,
     /// The opcode's direction is not that of the payload. [FAB-CMD-06]
     Direction,
-    /// More data than the settings allow for one command.
+    /// More data than the settings or MDTS allow for one command. [FAB-IDENT-11]
     TooLarge,
+    /// The controller does not say that it can do this.
+    Unsupported,
+    /// No such command is outstanding.
+    Unknown,
 }
 
 impl core::fmt::Display for SubmitError {
@@ -53,6 +57,8 @@ impl core::fmt::Display for SubmitError {
             Self::NotReady => "the connection is not ready",
             Self::Direction => "the opcode moves data the other way",
             Self::TooLarge => "more data than one command may move here",
+            Self::Unsupported => "the controller does not support it",
+            Self::Unknown => "no such command is outstanding",
         })
     }
 }
@@ -106,7 +112,7 @@ pub enum HostEvent {
         /// Fatal Error Information (FEI).
         fei: u32,
     },
-    /// Time ran out.
+    /// Time ran out. Where it is a command's, the connection stays until its user closes it.
     TimedOut(Waiting),
     /// The driver is to close the TCP connection; nothing more comes.
     Close {
@@ -126,6 +132,8 @@ pub enum Waiting {
 
 /// Notes about breaches that do not end the connection: so many are reported, the rest is dropped.
 const NOTES: usize = 64;
+/// Commands taken by controller resets that are remembered; the lowest identifiers are dropped.
+const FORGOTTEN: usize = 1024;
 
 #[derive(Debug, PartialEq, Eq)]
 enum State {
@@ -180,6 +188,14 @@ struct Pending {
     until: Option<Instant>,
 }
 
+impl Pending {
+    /// It ends without an answer.
+    fn ended_here(self, cid: Cid) -> Completion {
+        let status = Status::COMMAND_ABORTED_BY_HOST;
+        Completion { cid, cqe: Cqe::of(cid, status, 0), local: Some(status), data: self.data }
+    }
+}
+
 /// What waits to be sent.
 #[derive(Debug)]
 enum Item {
@@ -201,7 +217,8 @@ enum Item {
 /// [`Self::handle_timeout`] at [`Self::poll_timeout`].
 ///
 /// Limits: as many commands as the queue has places, each with at most `settings.r2ts` R2Ts and `max_transfer` bytes; at most one
-/// PDU is held unparsed, and no PDU is waited for that is longer than its command's data.
+/// PDU is held unparsed, and no PDU is waited for that is longer than its command's data. Commands that a controller reset took are
+/// remembered up to `FORGOTTEN`.
 #[derive(Debug)]
 pub struct HostConnection {
     settings: HostTcpSettings,
@@ -212,6 +229,8 @@ pub struct HostConnection {
     agreed: Negotiated,
     queue: Queue,
     pending: BTreeMap<Cid, Pending>,
+    /// Commands that ended here by a controller reset, with the bytes due: what still comes for them is passed over.
+    forgotten: BTreeMap<Cid, u32>,
     framer: Framer,
     out: VecDeque<Item>,
     events: VecDeque<HostEvent>,
@@ -234,6 +253,7 @@ impl HostConnection {
             agreed: Negotiated { digests: Digests::default(), align: 4, maxh2cdata: 0 },
             queue: Queue::new(entries),
             pending: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
             framer: Framer::new(usize::MAX),
             out: VecDeque::from([Item::Made(icreq)]),
             events: VecDeque::new(),
@@ -256,48 +276,19 @@ impl HostConnection {
         self.pending.len()
     }
 
+    /// The opcodes of the commands not yet completed.
+    pub fn opcodes(&self) -> impl Iterator<Item = Opcode> {
+        self.pending.values().map(|p| p.sqe.opc())
+    }
+
+    /// True while this command is not completed.
+    pub fn has(&self, cid: Cid) -> bool {
+        self.pending.contains_key(&cid)
+    }
+
     /// Commands that may be submitted now.
     pub fn room(&self) -> usize {
         if self.state == State::Ready { self.queue.room(self.pending.len()) } else { 0 }
-    }
-
-    /// Submits a command. CID, PSDT and SGL1 of `sqe` are filled in; the rest goes out as it is. Its answer is due `until`.
-    pub fn submit(&mut self, sqe: Sqe, payload: Payload, until: Option<Instant>) -> Result<Cid, SubmitError> {
-        if self.state != State::Ready {
-            return Err(SubmitError::NotReady);
-        }
-        let (out, due, wanted) = match payload {
-            Payload::None => (Bytes::new(), 0, None),
-            Payload::Out(b) => (b, 0, Some(Direction::HostToController)),
-            Payload::In(n) => (Bytes::new(), n, Some(Direction::ControllerToHost)),
-        };
-        if wanted.is_some_and(|w| w != Direction::of(&sqe)) {
-            return Err(SubmitError::Direction);
-        }
-        if out.len() > self.max_transfer as usize || due > self.max_transfer {
-            return Err(SubmitError::TooLarge);
-        }
-        if self.queue.room(self.pending.len()) == 0 {
-            return Err(SubmitError::Full);
-        }
-        let pending = &self.pending;
-        let cid = self.queue.submit(pending.len(), |c| pending.contains_key(&c));
-        // TCP-CAPSULE-02, TCP-CAPSULE-06: the limit is the transport's for admin and Fabrics commands, IOCCSZ's for the rest.
-        let room = if self.qid == Qid::ADMIN || sqe.fctype().is_some() { ADMIN_IN_CAPSULE } else { self.in_capsule };
-        let in_capsule = !out.is_empty() && out.len() <= room as usize;
-        // TCP-SGL-03 to TCP-SGL-06; a command without data has no use for SGL1, which is then zero. [FAB-PROP-11]
-        let sgl = match (wanted, in_capsule) {
-            (None, _) => SglDescriptor::new(),
-            (_, true) => SglDescriptor::in_capsule(0, out.len() as u32),
-            (_, false) => SglDescriptor::transport(out.len() as u32 + due),
-        };
-        let sqe = sqe.with(|s| s.cid(cid).psdt(1)).with_sgl1(sgl);
-        let data = Data::default();
-        let command =
-            Pending { sqe, out, in_capsule, sent: false, due, data, last: false, ddgst_bad: false, asked: 0, r2ts: 0, until };
-        self.pending.insert(cid, command);
-        self.out.push_back(Item::Capsule(cid));
-        Ok(cid)
     }
 
     /// The TCP connection ended by the controller's doing (or failed). Commands not completed end locally. [FAB-DISC-20]
@@ -334,8 +325,9 @@ impl HostConnection {
             State::Ready => {
                 let late = self.pending.iter().find(|(_, p)| p.until.is_some_and(|u| u <= now)).map(|(c, _)| *c);
                 if let Some(cid) = late {
+                    // Told once: whoever made the connection looks after the controller's health and ends it. [FAB-INIT-26]
+                    self.pending.values_mut().for_each(|p| p.until = None);
                     self.events.push_back(HostEvent::TimedOut(Waiting::Command(cid)));
-                    self.close(true);
                 }
             }
             _ => {}
@@ -381,9 +373,7 @@ impl HostConnection {
         self.out.clear();
         self.framer.take_rest();
         for (cid, p) in std::mem::take(&mut self.pending) {
-            let status = Status::COMMAND_ABORTED_BY_HOST;
-            let completion = Completion { cid, cqe: Cqe::of(cid, status, 0), local: Some(status), data: p.data };
-            self.events.push_back(HostEvent::Completed(completion));
+            self.events.push_back(HostEvent::Completed(p.ended_here(cid)));
         }
     }
 

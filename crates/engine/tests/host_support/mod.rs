@@ -1,6 +1,8 @@
 //! PDUs made by hand, field by field at its offset, and a connection to feed them to.
 #![allow(dead_code)]
 
+pub mod rig;
+
 use bytes::Bytes;
 use nvmf_engine::host::{HostTcpSettings, Payload, command};
 use nvmf_engine::tcp::host::{Completion, HostConnection, HostEvent};

@@ -53,9 +53,7 @@ pub(super) fn facts(client: &Client) -> String {
 
 /// Most bytes of one command by MDTS; `None` for no limit.
 pub(super) fn transfer_limit(client: &Client) -> Option<u64> {
-    let mdts = client.controller().mdts();
-    let unit = 12 + u32::from(client.facts().cap.mpsmin());
-    (mdts > 0).then(|| 1u64.checked_shl(u32::from(mdts) + unit).unwrap_or(u64::MAX))
+    client.facts().mdts_bytes()
 }
 
 pub(super) fn notice(notice: &Notice) -> String {
@@ -63,6 +61,9 @@ pub(super) fn notice(notice: &Notice) -> String {
         Notice::Event(e) => format!("event: {e}"),
         Notice::Violation(qid, v) => format!("note: queue {}: {v}", qid.0),
         Notice::KeepAliveFailed(s) => format!("note: Keep Alive failed with {s}"),
+        Notice::Fatal => "note: the controller reported a fatal error (CSTS.CFS) and was reset".into(),
+        Notice::QueueLost(qid) => format!("note: queue {} was lost, the association goes on", qid.0),
+        Notice::Reconnected(why) => format!("note: connected again after: {why}"),
     })
 }
 

@@ -146,7 +146,7 @@ impl HostConnection {
             PduType::R2T => self.judge_r2t(R2t::read(header).unwrap_or_default())?,
             _ => {
                 let cid = response(header).cid();
-                if self.known(cid).is_none() {
+                if self.known(cid).is_none() && !self.forgotten.contains_key(&cid) {
                     return field(8, req::TCP_CAPSULE_30, format!("CapsuleResp for unknown CID {:#06x}", cid.0));
                 }
             }
@@ -196,6 +196,15 @@ impl HostConnection {
         if plen != end + if p.ddgstf() { 4 } else { 0 } {
             return field(4, req::TCP_C2H_29, format!("PLEN {plen} with DATAL {datal} at PDO {pdo} in C2HData"));
         }
+        let forgotten = self.forgotten.get(&p.cccid());
+        if let Some(due) = forgotten.filter(|_| self.known(p.cccid()).is_none()) {
+            let end = u64::from(datao) + u64::from(datal);
+            if end > u64::from(*due) {
+                let seen = format!("data up to {end} for a buffer of {due}");
+                return fault(Fes::DATA_TRANSFER_OUT_OF_RANGE, 0, req::TCP_C2H_06, seen);
+            }
+            return Ok(Sound { plen, data: data_at..data_at, ddgst: false });
+        }
         let Some(command) = self.known(p.cccid()) else {
             return field(8, req::TCP_C2H_30, format!("C2HData for unknown CCCID {:#06x}", p.cccid().0));
         };
@@ -226,6 +235,9 @@ impl HostConnection {
 
     fn judge_r2t(&self, p: R2t) -> Judged<()> {
         let (r2to, r2tl, cid) = (p.r2to(), p.r2tl(), p.cccid());
+        if self.known(cid).is_none() && self.forgotten.contains_key(&cid) {
+            return Ok(());
+        }
         let Some(command) = self.known(cid) else {
             return field(8, req::TCP_R2T_18, format!("R2T for unknown CCCID {:#06x}", cid.0));
         };
@@ -294,7 +306,12 @@ impl HostConnection {
     }
 
     fn take_data(&mut self, p: C2hData, pdu: &Bytes, sound: &Sound) {
-        let Some(command) = self.pending.get_mut(&p.cccid()) else { return };
+        let Some(command) = self.pending.get_mut(&p.cccid()) else {
+            if p.success() {
+                self.forgotten.remove(&p.cccid());
+            }
+            return;
+        };
         let data = pdu.slice(sound.data.clone());
         if sound.ddgst && pdu.get(sound.data.end..) != Some(&crc32c(&data)[..]) {
             // Not fatal: the rest of the data is taken, then the command fails. [TCP-DGST-23, TCP-DGST-24]
@@ -309,7 +326,13 @@ impl HostConnection {
     }
 
     fn respond(&mut self, cqe: Cqe) {
-        let Some(command) = self.pending.get(&cqe.cid()) else { return };
+        let Some(command) = self.pending.get(&cqe.cid()) else {
+            // Of a command that a controller reset ended.
+            let _ = self.queue.complete(&cqe);
+            self.forgotten.remove(&cqe.cid());
+            self.note(req::FAB_INIT_13, format!("CapsuleResp for CID {:#06x} after the controller reset", cqe.cid().0));
+            return;
+        };
         let connect = command.sqe.fctype() == Some(FabricsType::CONNECT);
         let wish = connect && Connect::from_bytes(*command.sqe.as_bytes()).sqfcd();
         if wish && cqe.status().is_success() && cqe.sqhd() == 0xffff {
