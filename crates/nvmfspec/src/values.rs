@@ -117,6 +117,24 @@ pub fn scale(text: &str) -> Result<f64, String> {
     scale.ok_or_else(|| "expected a number from 0.001 to 1000".into())
 }
 
+/// A time of 1 ms to 49 days, in milliseconds: a number of seconds, or a number with the unit `ms`, `s` or `min`. Decimals are taken down
+/// to the millisecond.
+pub fn millis(text: &str) -> Result<u32, String> {
+    let expected = "expected seconds such as 2 or 0.5, or 500ms, 2s, 1min";
+    let units = [("ms", 1.0), ("min", 60_000.0), ("s", 1000.0)];
+    let unit = units.iter().find_map(|(unit, ms)| text.strip_suffix(unit).map(|n| (n, *ms)));
+    let (digits, scale) = unit.unwrap_or((text, 1000.0));
+    // The float parser would take signs, exponents, `inf` and `nan`.
+    if !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(expected.into());
+    }
+    let ms = digits.parse::<f64>().map_err(|_| expected)? * scale;
+    match ms.round() {
+        ms if (1.0..=f64::from(u32::MAX)).contains(&ms) => Ok(ms as u32),
+        _ => Err(format!("1 ms to 49 days: {expected}")),
+    }
+}
+
 /// An NQN as the options take it: what it contains is for the target to judge; longer than its field it cannot be.
 pub fn nqn(text: &str) -> Result<String, String> {
     match text.len() {
@@ -197,6 +215,13 @@ mod tests {
         assert_eq!(scale("0.5"), Ok(0.5));
         for wrong in ["0", "-1", "nan", "inf", "1e9", "x"] {
             assert!(scale(wrong).is_err(), "{wrong}");
+        }
+        let times = [("2", 2000), ("0.5", 500), ("500ms", 500), ("2s", 2000), ("1.5s", 1500), ("2min", 120_000), ("0.001", 1)];
+        for (text, ms) in times {
+            assert_eq!(millis(text), Ok(ms), "{text}");
+        }
+        for wrong in ["", "0", "-1", "ms", "1h", "1e3", "inf", "0.1ms", "1 s", "50000000"] {
+            assert!(millis(wrong).is_err(), "{wrong}");
         }
         assert!(nqn("").is_err() && nqn(&"x".repeat(224)).is_err() && nqn(&"x".repeat(223)).is_ok());
         let uuid: Uuid = "00112233-4455-6677-8899-aabbccddeeff".parse().expect("a UUID");

@@ -58,6 +58,9 @@ fn connect_and_identify() {
     assert_eq!((code, err.as_str()), (0, ""));
     let queue = out.lines().find(|l| l.starts_with("queue 2")).unwrap_or_else(|| panic!("{out}"));
     assert!(queue.contains("HDGST on, DDGST off") && queue.ends_with("SQ flow control off"), "{queue}");
+    let (code, out, _) = run(&["connect", "--target", &at, "--kato", "1.5", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &json["subsystem"], &json["kato_ms"], &json["queues"][1]["qid"]), (0, &NQN.into(), &1500.into(), &1.into()));
     let (code, out, _) = run(&["identify", "--target", &at, "--nqn", NQN]);
     assert_eq!(code, 0);
     assert!(out.contains("Serial Number (SN)") && out.contains("NSID 1: 1024 blocks of 512 bytes"), "{out}");

@@ -106,7 +106,7 @@ fn a_full_day_shows_no_finding_on_either_side() {
     let target = Running::start(&["--namespace", "mem:4MiB", "--judge", "--quiet"]);
     let at = target.address().to_string();
     let (code, out, err) =
-        host(&["connect", "--target", &at, "--exercise", "--kato-ms", "400", "--allow-writes", "1:1024-4095", "--json"]);
+        host(&["connect", "--target", &at, "--exercise", "--kato", "400ms", "--allow-writes", "1:1024-4095", "--json"]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     let steps = json["steps"].as_array().unwrap();
@@ -118,9 +118,12 @@ fn a_full_day_shows_no_finding_on_either_side() {
     for (pass, digests) in [("digests off", "HDGST off, DDGST off"), ("digests on", "HDGST on, DDGST on")] {
         assert!(detail(pass, "connect").contains(digests), "{out}");
         assert!(detail(pass, "write over MAXH2CDATA").ends_with("read back equal"), "{out}");
-        assert!(detail(pass, "keep alive").starts_with("1000 ms with KATO 400 ms; 4 Asynchronous"), "{out}");
+        assert!(detail(pass, "keep alive").starts_with("1400 ms with KATO 400 ms; 4 Asynchronous"), "{out}");
+        assert!(detail(pass, "controller reset").contains("2 I/O queues and 4 event requests anew, 8 blocks as before"), "{out}");
+        assert!(detail(pass, "abort").starts_with("an event request: aborted; a Read: "), "{out}");
     }
-    assert_eq!((&json["failed"], &json["judged"]["findings"]), (&0.into(), &serde_json::json!([])));
+    let none = serde_json::json!([]);
+    assert_eq!((&json["failed"], &json["deviations"], &json["judged"]["findings"]), (&0.into(), &0.into(), &none));
     assert!(json["judged"]["pdus"].as_u64().unwrap() > 1000, "{out}");
     // Nothing outside the range was written.
     let (_, before, _) = host(&["read", "--target", &at, "--blocks", "1024"]);
@@ -137,18 +140,45 @@ fn a_full_day_shows_no_finding_on_either_side() {
 fn without_a_range_the_exercise_only_reads() {
     let target = Running::start(&["--namespace", "mem:1MiB", "--judge"]);
     let at = target.address().to_string();
-    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato-ms", "200"]);
+    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato", "0.2"]);
     assert_eq!(code, Some(0), "{out}");
     assert!(out.contains("reads, by depth") && !out.contains("writes") && !out.contains("flush"), "{out}");
-    assert!(out.lines().last().unwrap().contains(" steps, 0 failed; judged "), "{out}");
+    assert!(out.lines().last().unwrap().contains(" steps, 0 failed, 0 deviations of the controller, "), "{out}");
     assert_eq!(host(&["read", "--target", &at, "--blocks", "2048"]).1.lines().count(), 3);
     // A range that is not there is not used.
-    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato-ms", "200", "--allow-writes", "0-2048"]);
+    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato", "200ms", "--allow-writes", "0-2048"]);
     assert_eq!(code, Some(1));
     assert!(out.contains("FAIL  namespace") && out.contains("2048 blocks: the range ends behind them"), "{out}");
-    for wrong in [&["--allow-writes", "0-7"][..], &["--json"], &["--kato-ms", "500"], &["--exercise", "--kato-ms", "0"]] {
+    for wrong in
+        [&["--allow-writes", "0-7"][..], &["--own-side"], &["--exercise", "--seconds", "5"], &["--exercise", "--kato", "0"]]
+    {
         let args = [&["connect", "--target", &at], wrong].concat();
         assert_eq!(host(&args).0, Some(2), "{args:?}");
+    }
+    target.interrupt();
+}
+
+/// MDTS allows what the controller then refuses: told as its deviation, and the rest of the step is done. [FAB-IDENT-10]
+#[test]
+fn a_limit_that_mdts_does_not_tell_is_a_deviation_and_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("limit.fault");
+    let script = "fault limit\n  says   \"the response to a long write says that its length is wrong\"\n  breaks FAB-IDENT-10\n  \
+                  fails  io/write/mdts\n  on c2h CapsuleResp Write nlb>256: set status=0/0fh\n";
+    std::fs::write(&path, script).unwrap();
+    let target = Running::start(&["--namespace", "mem:4MiB", "--fault", path.to_str().unwrap(), "--quiet"]);
+    let at = target.address().to_string();
+    let day = ["connect", "--target", &at, "--exercise", "--kato", "0.2", "--allow-writes", "0-4095", "--json"];
+    for (own_side, status) in [(&[][..], Some(1)), (&["--own-side"], Some(0))] {
+        let (code, out, _) = host(&[&day[..], own_side].concat());
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, &json["failed"], &json["deviations"]), (status, &0.into(), &2.into()), "{out}");
+        let long = json["steps"].as_array().unwrap().iter().find(|s| s["name"] == "write over MAXH2CDATA").unwrap();
+        let detail = long["detail"].as_str().unwrap();
+        assert!(
+            long["outcome"] == "deviation" && detail.contains("[FAB-IDENT-10]") && detail.ends_with("read back equal"),
+            "{long}"
+        );
     }
     target.interrupt();
 }

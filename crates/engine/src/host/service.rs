@@ -80,7 +80,7 @@ impl Association {
         self.events.push_back(Event::AsyncEvent(event));
         if again {
             let seen = format!("{event} again, though log page {:02X}h was not read", event.log_page());
-            self.events.push_back(Event::Violation(Qid::ADMIN, Violation::new(&req::ADM_AER_06, Side::Controller, seen)));
+            self.events.push_back(Event::Violation(Qid::ADMIN, Violation::new(req::ADM_AER_06, Side::Controller, seen)));
         } else {
             self.request_event();
         }

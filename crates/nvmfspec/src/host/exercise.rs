@@ -1,25 +1,24 @@
 //! `nvmfspec host connect --exercise`: what a host does on a full day, twice: without digests, then with them.
 //!
-//! Each step says what was done, or what was wrong about it. The bystander rules judge the traffic of all of them.
+//! Each step says what was done, what could not be done here and why, how the controller deviates from what it says about itself, or what
+//! was wrong. The bystander rules judge the traffic of all of them.
 
 mod admin;
 mod data;
-
-use std::fmt::Write as _;
-use std::time::Duration;
+mod life;
+mod optional;
 
 use clap::Args;
 use nvmf_conformance::ExitStatus;
 use nvmf_conformance::report::printable;
-use nvmf_engine::host::{HostSettings, Payload, command};
-use nvmf_net::{ClientError, Notice};
-use nvmf_seam::Network;
+use nvmf_engine::host::HostSettings;
+use nvmf_net::ClientError;
 use nvmf_spec::Side;
 use nvmf_wire::Qid;
 use nvmf_wire::tcp::{Digests, IO_PORT};
 use serde_json::{Value as Json, json};
 
-use super::{Client, Failure, PeerArgs, only_subsystem, reach, settings, show};
+use super::{Client, Failure, PeerArgs, only_subsystem, reach, settings};
 use crate::output;
 use crate::values::Blocks;
 
@@ -37,24 +36,18 @@ pub struct ExerciseArgs {
     /// Blocks that may be overwritten, the last one included; without NSID, of the lowest active namespace; without this it only reads
     #[arg(long, value_name = "[NSID:]FIRST-LAST", requires = "exercise", help_heading = "Exercise")]
     allow_writes: Option<Blocks>,
-    /// Keep Alive Timeout in milliseconds [default: 2000]
-    #[arg(
-        long,
-        value_name = "MS",
-        requires = "exercise",
-        conflicts_with = "kato",
-        value_parser = clap::value_parser!(u32).range(1..),
-        help_heading = "Exercise"
-    )]
-    kato_ms: Option<u32>,
-    /// Steps and findings as JSON
+    /// Take no deviation and no finding of the controller's for a reason to fail: exit status 1 is left to steps that fail
     #[arg(long, requires = "exercise", help_heading = "Exercise")]
-    json: bool,
+    own_side: bool,
 }
 
 impl ExerciseArgs {
     pub(super) fn wanted(&self) -> bool {
         self.exercise
+    }
+
+    pub(super) fn own_side(&self) -> bool {
+        self.own_side
     }
 }
 
@@ -76,8 +69,54 @@ impl From<ClientError> for Wrong {
     }
 }
 
-/// What was done, in a few words.
-type Step = Result<String, Wrong>;
+/// What came of a step that did not fail.
+#[derive(Debug)]
+enum Told {
+    /// What was done, in a few words.
+    Done(String),
+    /// It cannot be done here, and nobody is wrong.
+    Left(String),
+    /// The controller does not keep to what it says about itself; the step went round it, and the rest was right.
+    Deviates(String),
+}
+
+impl From<String> for Told {
+    fn from(done: String) -> Self {
+        Self::Done(done)
+    }
+}
+
+type Step = Result<Told, Wrong>;
+
+/// A step that was done.
+fn done(text: impl Into<String>) -> Step {
+    Ok(Told::Done(text.into()))
+}
+
+/// A step that cannot be done here.
+fn left(why: impl Into<String>) -> Step {
+    Ok(Told::Left(why.into()))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Left,
+    Deviates,
+    Failed,
+}
+
+impl Outcome {
+    /// In the console, and in JSON.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Done => ("ok", "done"),
+            Self::Left => ("-", "left out"),
+            Self::Deviates => ("DEV", "deviation"),
+            Self::Failed => ("FAIL", "failed"),
+        }
+    }
+}
 
 /// The rest of a pass cannot be done.
 #[derive(Debug)]
@@ -95,7 +134,7 @@ struct Report {
 struct Done {
     pass: &'static str,
     name: &'static str,
-    ok: bool,
+    outcome: Outcome,
     detail: String,
 }
 
@@ -106,15 +145,17 @@ impl Report {
     }
 
     fn step(&mut self, name: &'static str, step: Step) -> Result<(), Over> {
-        let (ok, over, detail) = match step {
-            Ok(detail) => (true, false, detail),
-            Err(Wrong::Step(why)) => (false, false, why),
-            Err(Wrong::Lost(why)) => (false, true, why),
+        let (outcome, over, detail) = match step {
+            Ok(Told::Done(text)) => (Outcome::Done, false, text),
+            Ok(Told::Left(why)) => (Outcome::Left, false, format!("left out: {why}")),
+            Ok(Told::Deviates(text)) => (Outcome::Deviates, false, text),
+            Err(Wrong::Step(why)) => (Outcome::Failed, false, why),
+            Err(Wrong::Lost(why)) => (Outcome::Failed, true, why),
         };
         // What was wrong may be told in the words of the peer.
         let detail = printable(&detail);
-        self.say(&format!("  {:<5} {name:<22} {detail}\n", if ok { "ok" } else { "FAIL" }));
-        self.steps.push(Done { pass: self.pass, name, ok, detail });
+        self.say(&format!("  {:<5} {name:<22} {detail}\n", outcome.words().0));
+        self.steps.push(Done { pass: self.pass, name, outcome, detail });
         if over { Err(Over) } else { Ok(()) }
     }
 
@@ -124,18 +165,21 @@ impl Report {
         }
     }
 
-    fn failed(&self) -> usize {
-        self.steps.iter().filter(|s| !s.ok).count()
+    fn count(&self, outcome: Outcome) -> usize {
+        self.steps.iter().filter(|s| s.outcome == outcome).count()
     }
 
     fn json(&self) -> Vec<Json> {
-        let steps = self.steps.iter();
-        steps.map(|s| json!({ "pass": s.pass, "name": s.name, "ok": s.ok, "detail": s.detail })).collect()
+        let one = |s: &Done| {
+            let ok = s.outcome != Outcome::Failed;
+            json!({ "pass": s.pass, "name": s.name, "ok": ok, "outcome": s.outcome.words().1, "detail": s.detail })
+        };
+        self.steps.iter().map(one).collect()
     }
 }
 
 /// Runs the exercise and prints it; what the rules found is printed too, and for the caller to make a status of.
-pub(super) fn run(peer: &PeerArgs, args: &ExerciseArgs) -> ExitStatus {
+pub(super) fn run(peer: &PeerArgs, args: &ExerciseArgs, json: bool) -> ExitStatus {
     let refuse = |failure: Failure| {
         let (status, why) = failure.told();
         output::refuse(status, &why);
@@ -145,10 +189,10 @@ pub(super) fn run(peer: &PeerArgs, args: &ExerciseArgs) -> ExitStatus {
         Ok(nqn) => nqn,
         Err(failure) => return refuse(failure),
     };
-    let mut report = Report { quiet: args.json, pass: "", steps: Vec::new() };
+    let mut report = Report { quiet: json, pass: "", steps: Vec::new() };
     let passes = [("digests off", Digests::default()), ("digests on", Digests { header: true, data: true })];
     for (name, digests) in passes {
-        let settings = day_settings(peer, args, &subnqn, digests);
+        let settings = day_settings(peer, &subnqn, digests);
         report.begin(name);
         let client = match reach(peer, &[IO_PORT], &settings) {
             Ok((client, _)) => client,
@@ -162,17 +206,18 @@ pub(super) fn run(peer: &PeerArgs, args: &ExerciseArgs) -> ExitStatus {
         // Where it is over, the step that ended it has said why.
         let _ = pass(client, again, args, &settings, &mut report);
     }
-    end(peer, args, &subnqn, &report)
+    end(peer, args, json, &subnqn, &report)
 }
 
-fn day_settings(peer: &PeerArgs, args: &ExerciseArgs, subnqn: &str, digests: Digests) -> HostSettings {
+fn day_settings(peer: &PeerArgs, subnqn: &str, digests: Digests) -> HostSettings {
     let mut settings = settings(peer, subnqn);
     settings.tcp.digests = digests;
     // Both are for the controller to grant or not.
     settings.insist_on_digests = false;
     settings.io_queues = peer.queues.max(2);
     settings.async_events = EVENTS;
-    settings.kato_ms = args.kato_ms.or(peer.kato.map(|s| s * 1000)).unwrap_or(KATO_MS);
+    settings.kato_ms = peer.kato.unwrap_or(KATO_MS);
+    settings.queue_deletion = true;
     settings
 }
 
@@ -183,21 +228,22 @@ fn pass(
     settings: &HostSettings,
     report: &mut Report,
 ) -> Result<(), Over> {
-    report.step("connect", Ok(connected(&client)))?;
+    report.step("connect", done(connected(&client)))?;
     day(&mut client, args, settings, report)?;
+    let ended = client.disconnect();
     report
-        .step("disconnect", client.disconnect().map(|_| "CC.SHN, SHST complete, connections closed".into()).map_err(Wrong::from))?;
+        .step("disconnect", ended.map(|_| Told::Done("CC.SHN, SHST complete, connections closed".into())).map_err(Wrong::from))?;
     let mut fresh = None;
     let step = again().map(|c| {
         let text = connected(&c);
         fresh = Some(c);
-        text
+        Told::Done(text)
     });
     report.step("connect again", step)?;
     let Some(mut client) = fresh else { return Err(Over) };
     let step = data::Ground::find(&mut client, args.allow_writes).and_then(|ground| ground.first_read(&mut client));
     report.step("read", step)?;
-    report.step("disconnect", client.disconnect().map(|_| "in order".into()).map_err(Wrong::from))
+    report.step("disconnect", client.disconnect().map(|_| Told::Done("in order".into())).map_err(Wrong::from))
 }
 
 fn connected(client: &Client) -> String {
@@ -227,66 +273,37 @@ fn day(client: &mut Client, args: &ExerciseArgs, settings: &HostSettings, report
                 let done = step(&ground, client);
                 report.step(name, done)?;
             }
-            let writes = if ground.may_write() { data::WRITES } else { &[] };
-            for (name, step) in writes {
+            let writes = if ground.may_write() { data::WRITES.iter().chain(optional::WRITES) } else { [].iter().chain(&[]) };
+            for (name, step) in writes.chain(life::STEPS) {
                 let done = step(&ground, client);
                 report.step(name, done)?;
             }
         }
     }
-    let done = keep_alive(client, settings);
+    let done = life::keep_alive(client, settings);
     report.step("keep alive", done)
 }
 
-/// Two and a half times KATO without another command: without Keep Alive the controller would have ended the association. [Base 2.0, 3.9]
-fn keep_alive(client: &mut Client, settings: &HostSettings) -> Step {
-    let kato = Duration::from_millis(settings.kato_ms.into());
-    let until = client.network().now() + kato * 5 / 2;
-    client.idle(until)?;
-    let done = client.execute(Qid::ADMIN, command::keep_alive(), Payload::None)?;
-    if !done.status().is_success() {
-        return Err(Wrong::Step(format!("Keep Alive failed with {}", done.status())));
-    }
-    let outstanding = u64::from(settings.async_events).min(client.controller().aerl().count());
-    let (mut events, mut notes, mut failed) = (0, String::new(), None);
-    while let Some(notice) = client.notice() {
-        match &notice {
-            Notice::Event(_) => events += 1,
-            Notice::KeepAliveFailed(status) => failed = Some(*status),
-            Notice::Violation(..) => {
-                let _ = write!(notes, "; {}", show::notice(&notice));
-            }
-        }
-    }
-    match failed {
-        Some(status) => Err(Wrong::Step(format!("a Keep Alive failed with {status}"))),
-        None => Ok(format!(
-            "{} ms with KATO {} ms; {outstanding} Asynchronous Event Requests outstanding, {events} events{notes}",
-            (kato * 5 / 2).as_millis(),
-            settings.kato_ms
-        )),
-    }
-}
-
 /// What was found, and the last line.
-fn end(peer: &PeerArgs, args: &ExerciseArgs, subnqn: &str, report: &Report) -> ExitStatus {
-    let failed = report.failed();
+fn end(peer: &PeerArgs, args: &ExerciseArgs, json: bool, subnqn: &str, report: &Report) -> ExitStatus {
+    let (failed, deviations) = (report.count(Outcome::Failed), report.count(Outcome::Deviates));
     if let Some(bystander) = &peer.bystander {
         let bystander = bystander.borrow();
-        if args.json {
+        if json {
             let value = json!({
                 "target": peer.target.to_string(),
                 "subsystem": subnqn,
                 "steps": report.json(),
                 "failed": failed,
+                "deviations": deviations,
                 "judged": bystander.json(),
             });
             output::print(&format!("{}\n", serde_json::to_string_pretty(&value).unwrap_or_default()));
         } else {
-            let steps = report.steps.len();
-            let told = format!("{}{steps} steps, {failed} failed; {}\n", bystander.findings(), bystander.summary(Side::Host));
-            output::print(&told);
+            let (steps, left) = (report.steps.len(), report.count(Outcome::Left));
+            let counts = format!("{steps} steps, {failed} failed, {deviations} deviations of the controller, {left} left out");
+            output::print(&format!("{}{counts}; {}\n", bystander.findings(), bystander.summary(Side::Host)));
         }
     }
-    if failed > 0 { ExitStatus::Failed } else { ExitStatus::Success }
+    if failed > 0 || deviations > 0 && !args.own_side { ExitStatus::Failed } else { ExitStatus::Success }
 }

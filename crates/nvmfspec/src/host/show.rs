@@ -51,6 +51,40 @@ pub(super) fn facts(client: &Client) -> String {
     out
 }
 
+/// The same for programs.
+pub(super) fn facts_json(client: &Client) -> String {
+    let (f, id) = (client.facts(), client.controller());
+    let queues: Vec<Json> = f
+        .negotiated
+        .iter()
+        .map(|(qid, n)| {
+            json!({
+                "qid": qid.0,
+                "hdgst": n.digests.header,
+                "ddgst": n.digests.data,
+                "alignment": n.align,
+                "maxh2cdata": n.maxh2cdata,
+                "flow_control": !f.flow_control_off.contains(qid),
+            })
+        })
+        .collect();
+    pretty(&json!({
+        "subsystem": id.subnqn().as_str(),
+        "cntlid": f.cntlid.0,
+        "model": id.mn().as_str(),
+        "serial": id.sn().as_str(),
+        "firmware": id.fr().as_str(),
+        "version": format!("{}.{}.{}", f.vs.major(), f.vs.minor(), f.vs.tertiary()),
+        "cap": structure(nvmf_wire::property::Cap::LAYOUT, f.cap.as_bytes()),
+        "mdts_bytes": f.mdts_bytes(),
+        "in_capsule_bytes": id.in_capsule_bytes(),
+        "kato_ms": f.kato_ms,
+        "io_queues": f.io_queues,
+        "io_queue_entries": f.io_entries,
+        "queues": queues,
+    }))
+}
+
 /// Most bytes of one command by MDTS; `None` for no limit.
 pub(super) fn transfer_limit(client: &Client) -> Option<u64> {
     client.facts().mdts_bytes()
@@ -113,10 +147,19 @@ fn requires(e: &DiscoveryEntry) -> String {
     parts.join("; ")
 }
 
-pub(super) fn log_json(log: &DiscoveryLog, at: SocketAddr) -> String {
+/// A log with those that it refers to.
+pub(super) fn log_json(log: &DiscoveryLog, at: SocketAddr, referrals: Vec<Json>) -> String {
+    let mut value = log_value(log, at);
+    if let (Some(map), false) = (value.as_object_mut(), referrals.is_empty()) {
+        map.insert("referrals".into(), referrals.into());
+    }
+    pretty(&value)
+}
+
+pub(super) fn log_value(log: &DiscoveryLog, at: SocketAddr) -> Json {
     let entries: Vec<Json> = log.entries.iter().map(|e| structure(DiscoveryEntry::LAYOUT, e.as_bytes())).collect();
     let header = structure(nvmf_wire::log::DiscoveryHeader::LAYOUT, log.header.as_bytes());
-    pretty(&json!({ "target": at.to_string(), "header": header, "entries": entries }))
+    json!({ "target": at.to_string(), "header": header, "entries": entries })
 }
 
 pub(super) fn identify(client: &mut Client, nsid: Option<u32>, all: bool, as_json: bool) -> Result<String, Failure> {

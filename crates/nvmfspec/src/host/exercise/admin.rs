@@ -1,12 +1,12 @@
 //! Admin commands that only look: Identify, Get Log Page, Get Features; and Set Features with the value that is set already.
 
 use nvmf_engine::host::{Completion, Payload, command};
-use nvmf_wire::admin::{Cns, Feature, GetFeatures, Identify, LogPage};
+use nvmf_wire::admin::{Cns, Feature, Identify, LogPage};
 use nvmf_wire::identify::{ControllerType, IdentifyController};
-use nvmf_wire::{Nsid, Opcode, Qid, Sqe, Status};
+use nvmf_wire::{Nsid, Qid, Sqe, Status};
 
 use super::super::Client;
-use super::{Step, Wrong};
+use super::{Step, Wrong, done};
 
 /// A step by its name.
 pub(super) type Named = (&'static str, fn(&mut Client) -> Step);
@@ -25,7 +25,7 @@ pub(super) const STEPS: &[Named] = &[
 const NAMESPACES: usize = 16;
 
 /// The controller does not have what was asked for, which it is free to say.
-fn is_refusal(status: Status) -> bool {
+pub(super) fn is_refusal(status: Status) -> bool {
     let known = [
         Status::INVALID_COMMAND_OPCODE,
         Status::INVALID_FIELD_IN_COMMAND,
@@ -35,7 +35,7 @@ fn is_refusal(status: Status) -> bool {
     known.contains(&status.code())
 }
 
-fn ask(client: &mut Client, sqe: Sqe, bytes: u32) -> Result<Completion, Wrong> {
+pub(super) fn ask(client: &mut Client, sqe: Sqe, bytes: u32) -> Result<Completion, Wrong> {
     let payload = if bytes == 0 { Payload::None } else { Payload::In(bytes) };
     Ok(client.execute(Qid::ADMIN, sqe, payload)?)
 }
@@ -44,11 +44,11 @@ fn ask(client: &mut Client, sqe: Sqe, bytes: u32) -> Result<Completion, Wrong> {
 fn each(client: &mut Client, what: &str, list: &[(u8, bool, Sqe, u32)]) -> Step {
     let (mut given, mut refused) = (Vec::new(), Vec::new());
     for (id, required, sqe, bytes) in list {
-        let done = ask(client, *sqe, *bytes)?;
-        let status = done.status();
+        let answer = ask(client, *sqe, *bytes)?;
+        let status = answer.status();
         if status.is_success() {
-            if done.data.len() != *bytes as usize {
-                return Err(Wrong::Step(format!("{what} {id:#04x} gave {} bytes of {bytes}", done.data.len())));
+            if answer.data.len() != *bytes as usize {
+                return Err(Wrong::Step(format!("{what} {id:#04x} gave {} bytes of {bytes}", answer.data.len())));
             }
             given.push(format!("{id:#04x}"));
         } else if *required || !is_refusal(status) {
@@ -58,7 +58,7 @@ fn each(client: &mut Client, what: &str, list: &[(u8, bool, Sqe, u32)]) -> Step 
         }
     }
     let refused = if refused.is_empty() { String::new() } else { format!("; refused {}", refused.join(" ")) };
-    Ok(format!("{what} {}{refused}", given.join(" ")))
+    done(format!("{what} {}{refused}", given.join(" ")))
 }
 
 /// Once more after bring-up: it has to be the same controller.
@@ -71,7 +71,7 @@ fn identify(client: &mut Client) -> Step {
     {
         return Err(Wrong::Step("Identify Controller names another controller than at bring-up".into()));
     }
-    Ok(format!("{}, serial {}, firmware {}", read.mn().as_str(), read.sn().as_str(), read.fr().as_str()))
+    done(format!("{}, serial {}, firmware {}", read.mn().as_str(), read.sn().as_str(), read.fr().as_str()))
 }
 
 fn namespaces(client: &mut Client) -> Step {
@@ -80,7 +80,7 @@ fn namespaces(client: &mut Client) -> Step {
         client.namespace(*nsid)?;
         client.identify(Cns::NAMESPACE_DESCRIPTORS, *nsid, "Identify, namespace descriptors")?;
     }
-    Ok(format!("{} active, CNS 0x02 0x00 0x03", all.len()))
+    done(format!("{} active, CNS 0x02 0x00 0x03", all.len()))
 }
 
 fn optional(client: &mut Client) -> Step {
@@ -138,12 +138,6 @@ fn logs(client: &mut Client) -> Step {
     each(client, "LID", &list)
 }
 
-fn get_features(fid: Feature, value: u32) -> Sqe {
-    let sqe = Sqe::new().with(|s| s.opc(Opcode::GET_FEATURES));
-    let get = GetFeatures::from_bytes(*sqe.as_bytes()).with(|s| s.fid(fid.0).value(value));
-    Sqe::from_bytes(*get.as_bytes())
-}
-
 fn features(client: &mut Client) -> Step {
     let list: Vec<_> = [
         (Feature::NUMBER_OF_QUEUES, true, 0, 0),
@@ -158,21 +152,21 @@ fn features(client: &mut Client) -> Step {
         (Feature::HOST_IDENTIFIER, false, 1, 16),
     ]
     .into_iter()
-    .map(|(fid, required, value, bytes)| (fid.0, required, get_features(fid, value), bytes))
+    .map(|(fid, required, value, bytes)| (fid.0, required, command::get_features(fid, value), bytes))
     .collect();
     each(client, "FID", &list)
 }
 
 fn event_configuration(client: &mut Client) -> Step {
-    let value = |done: Completion, what: &str| match done.status() {
-        s if s.is_success() => Ok(done.cqe.dw0()),
+    let value = |answer: Completion, what: &str| match answer.status() {
+        s if s.is_success() => Ok(answer.cqe.dw0()),
         s => Err(Wrong::Step(format!("{what} failed with {s}"))),
     };
-    let before = value(ask(client, get_features(Feature::ASYNC_EVENT_CONFIG, 0), 0)?, "Get Features")?;
+    let before = value(ask(client, command::get_features(Feature::ASYNC_EVENT_CONFIG, 0), 0)?, "Get Features")?;
     value(ask(client, command::set_features(Feature::ASYNC_EVENT_CONFIG, before), 0)?, "Set Features")?;
-    let after = value(ask(client, get_features(Feature::ASYNC_EVENT_CONFIG, 0), 0)?, "Get Features")?;
+    let after = value(ask(client, command::get_features(Feature::ASYNC_EVENT_CONFIG, 0), 0)?, "Get Features")?;
     if before == after {
-        Ok(format!("{before:#010x} set and read back"))
+        done(format!("{before:#010x} set and read back"))
     } else {
         Err(Wrong::Step(format!("{before:#010x} was set, {after:#010x} read back")))
     }

@@ -3,12 +3,11 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use nvmf_engine::host::{Completion, Payload, command};
 use nvmf_seam::{Entropy as _, SplitMix64};
-use nvmf_wire::sqe::IoOpcode;
-use nvmf_wire::{Nsid, Opcode, Qid, Sqe};
+use nvmf_wire::{Nsid, Qid, Sqe, Status};
 
 use super::super::Client;
 use super::super::show::transfer_limit;
-use super::{Step, Wrong};
+use super::{Step, Told, Wrong, done, left};
 use crate::values::Blocks;
 
 /// A step by its name.
@@ -34,15 +33,18 @@ const MOST: u64 = 16 << 20;
 /// Most data of one command where its size is not the point, bytes: about what hosts send.
 const USUAL: u64 = 1 << 20;
 
+/// What a controller says to a length that it does not take.
+const LENGTHS: [Status; 3] = [Status::DATA_SGL_LENGTH_INVALID, Status::INVALID_FIELD_IN_COMMAND, Status::DATA_TRANSFER_ERROR];
+
 /// Where to read and write.
 #[derive(Debug)]
 pub(super) struct Ground {
-    nsid: Nsid,
+    pub(super) nsid: Nsid,
     /// Bytes.
-    block: u32,
-    first: u64,
+    pub(super) block: u32,
+    pub(super) first: u64,
     /// Blocks from `first` on that may be used.
-    blocks: u64,
+    pub(super) blocks: u64,
     write: bool,
 }
 
@@ -68,7 +70,7 @@ impl Ground {
     }
 
     /// Most blocks of one command.
-    fn most(&self, client: &Client) -> u64 {
+    pub(super) fn most(&self, client: &Client) -> u64 {
         let bytes = transfer_limit(client).unwrap_or(MOST).min(MOST);
         (bytes / u64::from(self.block)).min(self.blocks).clamp(1, 65_536)
     }
@@ -78,12 +80,12 @@ impl Ground {
         SIZES.into_iter().filter(|n| *n <= most).collect()
     }
 
-    fn bytes(&self, blocks: u64) -> u32 {
+    pub(super) fn bytes(&self, blocks: u64) -> u32 {
         u32::try_from(blocks * u64::from(self.block)).unwrap_or(u32::MAX)
     }
 
     /// What block by block is written in round `round`.
-    fn pattern(&self, lba: u64, blocks: u64, round: u64) -> Bytes {
+    pub(super) fn pattern(&self, lba: u64, blocks: u64, round: u64) -> Bytes {
         let mut out = BytesMut::with_capacity(self.bytes(blocks) as usize);
         for n in lba..lba + blocks {
             let mut words = SplitMix64::new(n ^ round.rotate_left(40));
@@ -94,28 +96,34 @@ impl Ground {
         out.freeze()
     }
 
-    fn read(&self, lba: u64, blocks: u64) -> (Sqe, Payload) {
+    pub(super) fn read(&self, lba: u64, blocks: u64) -> (Sqe, Payload) {
         (command::read(self.nsid, lba, blocks as u32), Payload::In(self.bytes(blocks)))
     }
 
-    fn write(&self, lba: u64, blocks: u64, round: u64) -> (Sqe, Payload) {
+    pub(super) fn write(&self, lba: u64, blocks: u64, round: u64) -> (Sqe, Payload) {
         (command::write(self.nsid, lba, blocks as u32), Payload::Out(self.pattern(lba, blocks, round)))
     }
 
     /// A command on the first I/O queue.
-    fn one(&self, client: &mut Client, (sqe, payload): (Sqe, Payload), what: &str, lba: u64) -> Result<Completion, Wrong> {
+    pub(super) fn one(
+        &self,
+        client: &mut Client,
+        (sqe, payload): (Sqe, Payload),
+        what: &str,
+        lba: u64,
+    ) -> Result<Completion, Wrong> {
         let want = if let Payload::In(n) = payload { n as usize } else { 0 };
         let blocks = match &payload {
             Payload::None => 0,
             Payload::In(n) => u64::from(n / self.block),
             Payload::Out(data) => data.len() as u64 / u64::from(self.block),
         };
-        let done = client.execute(Qid(1), sqe, payload)?;
-        sound(&done, want, what, lba, blocks)?;
-        Ok(done)
+        let answer = client.execute(Qid(1), sqe, payload)?;
+        sound(&answer, want, what, lba, blocks)?;
+        Ok(answer)
     }
 
-    fn compare(&self, got: &Bytes, lba: u64, blocks: u64, round: u64) -> Result<(), Wrong> {
+    pub(super) fn compare(&self, got: &Bytes, lba: u64, blocks: u64, round: u64) -> Result<(), Wrong> {
         if *got == self.pattern(lba, blocks, round) {
             Ok(())
         } else {
@@ -126,7 +134,7 @@ impl Ground {
     /// One block, after another connect.
     pub(super) fn first_read(&self, client: &mut Client) -> Step {
         self.one(client, self.read(self.first, 1), "Read", self.first)?;
-        Ok(format!("block {} of namespace {}", self.first, self.nsid.0))
+        done(format!("block {} of namespace {}", self.first, self.nsid.0))
     }
 
     fn reads(&self, client: &mut Client) -> Step {
@@ -139,7 +147,7 @@ impl Ground {
             }
         }
         let largest = sizes.iter().max().copied().unwrap_or(1);
-        Ok(format!("{} of 1 to {largest} blocks of {} bytes", 2 * sizes.len(), self.block))
+        done(format!("{} of 1 to {largest} blocks of {} bytes", 2 * sizes.len(), self.block))
     }
 
     /// Pieces of changing size, one behind the other.
@@ -169,10 +177,10 @@ impl Ground {
     ) -> Result<(), Wrong> {
         for batch in pieces.chunks(depth.min(pieces.len().max(1))) {
             let mut wrong = None;
-            client.run(batch.iter().map(|(lba, n)| make(*lba, *n)), |index, done| {
+            client.run(batch.iter().map(|(lba, n)| make(*lba, *n)), |index, answer| {
                 let Some((lba, n)) = batch.get(index).copied() else { return };
                 let want = if what == "Read" { self.bytes(n) as usize } else { 0 };
-                let seen = sound(&done, want, what, lba, n).and_then(|()| take(&done, lba, n));
+                let seen = sound(&answer, want, what, lba, n).and_then(|()| take(&answer, lba, n));
                 wrong = wrong.take().or(seen.err());
             })?;
             if let Some(wrong) = wrong {
@@ -187,7 +195,7 @@ impl Ground {
         for depth in DEPTHS {
             self.deep(client, &pieces, depth, |lba, n| self.read(lba, n), "Read", |_, _, _| Ok(()))?;
         }
-        Ok(self.depths(client, pieces.len()))
+        done(self.depths(client, pieces.len()))
     }
 
     fn depths(&self, client: &Client, pieces: usize) -> String {
@@ -204,53 +212,82 @@ impl Ground {
             }
         }
         let largest = sizes.iter().max().copied().unwrap_or(1);
-        Ok(format!("{} of 1 to {largest} blocks, read back equal", 2 * sizes.len()))
+        done(format!("{} of 1 to {largest} blocks, read back equal", 2 * sizes.len()))
     }
 
     fn deep_writes(&self, client: &mut Client) -> Step {
         let pieces = self.pieces(client);
         for (depth, round) in DEPTHS.into_iter().zip(100..) {
             self.deep(client, &pieces, depth, |lba, n| self.write(lba, n, round), "Write", |_, _, _| Ok(()))?;
-            let check = |done: &Completion, lba, n| self.compare(&done.data.to_bytes(), lba, n, round);
+            let check = |answer: &Completion, lba, n| self.compare(&answer.data.to_bytes(), lba, n, round);
             self.deep(client, &pieces, depth, |lba, n| self.read(lba, n), "Read", check)?;
         }
-        Ok(format!("{}, read back equal", self.depths(client, pieces.len())))
+        done(format!("{}, read back equal", self.depths(client, pieces.len())))
     }
 
     /// More than one H2CData PDU holds, where the range and MDTS have room for it. [TCP-ICRESP-11]
+    ///
+    /// MDTS is the only limit that a controller has a field for, and 0 says that there is none (FAB-IDENT-10). One that refuses a length
+    /// within it deviates; what it does take is then looked for, and has to be right as ever.
     fn long_write(&self, client: &mut Client) -> Step {
         let most = self.most(client);
         let limit = client.facts().negotiated.get(&Qid(1)).map_or(0, |n| n.maxh2cdata);
         let need = u64::from(limit / self.block) + 3;
         if need > most {
             let room = self.bytes(most);
-            return Ok(format!("left out: one command can have {room} bytes here, MAXH2CDATA is {limit}"));
+            return left(format!("one command can have {room} bytes here, MAXH2CDATA is {limit}"));
         }
+        let mut refused = None;
         for (n, round) in [(need, 200), (most, 201)] {
-            if let Err(Wrong::Step(why)) = self.one(client, self.write(self.first, n, round), "Write", self.first) {
-                let promise = match transfer_limit(client) {
-                    Some(bytes) => format!("MDTS allows {bytes} bytes"),
-                    None => "MDTS 0 sets no limit".into(),
-                };
-                return Err(Wrong::Step(format!("{why}; {promise}, MAXH2CDATA is {limit}")));
+            refused = self.long(client, n, round)?.map(|status| (n, status));
+            if refused.is_some() {
+                break;
             }
-            let back = self.one(client, self.read(self.first, n), "Read", self.first)?;
-            self.compare(&back.data.to_bytes(), self.first, n, round)?;
         }
-        Ok(format!("{} and {} bytes, MAXH2CDATA {limit}, read back equal", self.bytes(need), self.bytes(most)))
+        let Some((n, status)) = refused else {
+            return done(format!("{} and {} bytes, MAXH2CDATA {limit}, read back equal", self.bytes(need), self.bytes(most)));
+        };
+        let promise = match transfer_limit(client) {
+            Some(bytes) => format!("MDTS allows {bytes} bytes"),
+            None => "MDTS 0 sets no limit".into(),
+        };
+        let told = format!("{promise}, yet a Write of {} bytes fails with {status} [FAB-IDENT-10]", self.bytes(n));
+        let mut least = n;
+        while least > 1 {
+            least /= 2;
+            if self.long(client, least, 202)?.is_none() {
+                let bytes = self.bytes(least);
+                return Ok(Told::Deviates(format!("{told}; {bytes} bytes go, MAXH2CDATA {limit}, read back equal")));
+            }
+        }
+        Err(Wrong::Step(told))
+    }
+
+    /// One Write, read back; or the status with which its length is refused.
+    fn long(&self, client: &mut Client, blocks: u64, round: u64) -> Result<Option<Status>, Wrong> {
+        let (sqe, payload) = self.write(self.first, blocks, round);
+        let answer = client.execute(Qid(1), sqe, payload)?;
+        if LENGTHS.contains(&answer.status().code()) {
+            return Ok(Some(answer.status()));
+        }
+        sound(&answer, 0, "Write", self.first, blocks)?;
+        let back = self.one(client, self.read(self.first, blocks), "Read", self.first)?;
+        self.compare(&back.data.to_bytes(), self.first, blocks, round)?;
+        Ok(None)
     }
 
     fn flush(&self, client: &mut Client) -> Step {
-        let sqe = Sqe::new().with(|s| s.opc(Opcode(IoOpcode::FLUSH.0)).nsid(self.nsid));
-        self.one(client, (sqe, Payload::None), "Flush", self.first)?;
-        Ok(format!("namespace {}", self.nsid.0))
+        self.one(client, (command::flush(self.nsid), Payload::None), "Flush", self.first)?;
+        done(format!("namespace {}", self.nsid.0))
     }
 }
 
-fn sound(done: &Completion, want: usize, what: &str, lba: u64, blocks: u64) -> Result<(), Wrong> {
-    match done.status() {
+pub(super) fn sound(answer: &Completion, want: usize, what: &str, lba: u64, blocks: u64) -> Result<(), Wrong> {
+    match answer.status() {
         s if !s.is_success() => Err(Wrong::Step(format!("{what} of {blocks} blocks at block {lba} failed with {s}"))),
-        _ if done.data.len() != want => Err(Wrong::Step(format!("{what} at block {lba} gave {} of {want} bytes", done.data.len()))),
+        _ if answer.data.len() != want => {
+            Err(Wrong::Step(format!("{what} at block {lba} gave {} of {want} bytes", answer.data.len())))
+        }
         _ => Ok(()),
     }
 }
