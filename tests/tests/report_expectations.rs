@@ -5,7 +5,9 @@ use std::time::Duration;
 use nvmf_capture::Exchange;
 use nvmf_conformance::report::json;
 use nvmf_conformance::summary::ExitStatus;
-use nvmf_conformance::{CheckResult, Class, Expectations, Observation, Policy, Report, Run, Standing, Summary, Verdict, Wall};
+use nvmf_conformance::{
+    CheckResult, Class, Expectations, Finding, Observation, Policy, Report, Run, Standing, Summary, Verdict, Wall,
+};
 
 const PLAIN: Policy = Policy { strict: false, lenient: false };
 const STRICT: Policy = Policy { strict: true, lenient: false };
@@ -135,6 +137,44 @@ fn an_expectation_reaches_no_other_check() {
         run(vec![result("a/b/d", Verdict::Fail, Observation::Timeout), result("a/b/c/case", Verdict::Fail, Observation::Timeout)]);
     let summary = Summary::of(std::slice::from_ref(&run), Some(&known("fail", "timeout")), PLAIN);
     assert_eq!(summary.standings, [Standing::Failed, Standing::Failed]);
+}
+
+/// Findings change no verdict, but a *shall* that nobody expected to be broken is not lost in a green run.
+#[test]
+fn findings_count_by_requirement_and_level() {
+    use nvmf_spec::req::{CQE_02, TCP_ICRESP_13};
+    let finding = |requirement, count| Finding { requirement, seen: "1".into(), expected: "0".into(), count };
+    let with = |id: &str, findings| CheckResult { findings, ..result(id, Verdict::Pass, Observation::AsExpected) };
+    let weigh = |all: Vec<CheckResult>, expected: &[&str], policy| {
+        let entry = |id: &&str| format!("[[finding]]\nrequirement = \"{id}\"\nreason = \"r\"\n");
+        let expectations = expect(&expected.iter().map(entry).collect::<String>());
+        Summary::of(&[run(all)], Some(&expectations), policy)
+    };
+    let shall = || vec![with("a/b", vec![finding(CQE_02, 2)]), with("a/c", vec![finding(CQE_02, 1), finding(TCP_ICRESP_13, 1)])];
+    let summary = weigh(shall(), &[], PLAIN);
+    let seen: Vec<_> =
+        summary.slips.iter().map(|s| (s.requirement.id, s.standing.word(), s.count, s.checks, s.first.as_str())).collect();
+    assert_eq!(seen, [("CQE-02", "failed", 3, 2, "a/b"), ("TCP-ICRESP-13", "warned", 1, 1, "a/c")]);
+    assert_eq!(summary.slips[0].extent(), "3 times in 2 checks, first in a/b");
+    assert_eq!((summary.status().code(), summary.counts.passed, summary.counts.failed), (1, 2, 0));
+
+    assert_eq!(weigh(shall(), &["CQE-02"], PLAIN).status().code(), 0);
+    assert_eq!(weigh(shall(), &["CQE-02"], STRICT).status().code(), 1);
+    assert_eq!(weigh(shall(), &["CQE-02", "TCP-ICRESP-13"], STRICT).status().code(), 0);
+    assert_eq!(weigh(vec![with("a/c", vec![finding(TCP_ICRESP_13, 1)])], &[], PLAIN).status().code(), 0);
+    // one that does not come is no news: it depends on which checks ran
+    assert_eq!(weigh(Vec::new(), &["CQE-02"], STRICT).status().code(), 0);
+
+    // the report is the next baseline: what failed is known, and what was known stays
+    let runs = [run(shall())];
+    let baseline = Expectations::parse("r.json", &report(&runs[0], None, PLAIN)).expect("a report");
+    assert_eq!(
+        baseline.findings().map(|(id, known)| (id, known.reason.as_str())).collect::<Vec<_>>(),
+        [("CQE-02", "seen in an earlier run: 1")]
+    );
+    let next = Expectations::parse("r.json", &report(&runs[0], Some(&baseline), STRICT)).expect("a report");
+    assert_eq!(next.findings().map(|(id, _)| id).collect::<Vec<_>>(), ["CQE-02", "TCP-ICRESP-13"]);
+    assert_eq!(Summary::of(&runs, Some(&next), STRICT).status().code(), 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use nvmf_conformance::report::{Report, Wall, class_word, json, observation_word, verdict_word};
 use nvmf_conformance::runner::Runner;
 use nvmf_conformance::suite::Suite;
-use nvmf_conformance::{CheckResult, Class, Expectations, Observation, Policy, Run, Standing, Summary, Verdict};
+use nvmf_conformance::{CheckResult, Class, Expectations, Finding, Observation, Policy, Run, Standing, Summary, Verdict};
 use nvmfspec_tests::world;
 use serde_json::{Map, Value};
 
@@ -27,6 +27,9 @@ reason = "flaps"
 [[exclude]]
 id = "tcp/icreq/speaks-second"
 reason = "off"
+[[finding]]
+requirement = "CQE-02"
+reason = "sends it"
 "#;
 
 fn schema() -> Value {
@@ -58,7 +61,8 @@ fn reports() -> Vec<Value> {
     let ids: Vec<String> = suite.items().iter().map(|item| item.id()).collect();
     expectations.check_ids(&ids.iter().map(String::as_str).collect::<Vec<&str>>()).expect("checks that exist");
     let good = run(&suite, "tcp/icreq", None);
-    let bent = run(&suite, "tcp/icreq", Some("tcp-pfv-ignored"));
+    let mut bent = run(&suite, "tcp/icreq", Some("tcp-pfv-ignored"));
+    bent.results[0].findings = vec![finding()];
     let mut cut = bent.clone();
     cut.aborted = Some("interrupted".into());
     vec![report(&[good], None), report(std::slice::from_ref(&bent), None), report(&[bent, cut], Some(&expectations))]
@@ -148,6 +152,10 @@ fn members_of<'a>(value: &'a mut Value, at: &str) -> &'a mut Map<String, Value> 
     value.pointer_mut(at).and_then(Value::as_object_mut).expect("an object")
 }
 
+fn finding() -> Finding {
+    Finding { requirement: nvmf_spec::req::CQE_02, seen: "SQID 7".into(), expected: "0".into(), count: 2 }
+}
+
 fn result() -> CheckResult {
     CheckResult {
         id: "a/b/c".into(),
@@ -158,7 +166,7 @@ fn result() -> CheckResult {
         observation: Observation::Timeout,
         message: "m".into(),
         notes: vec!["note".into()],
-        findings: vec!["finding".into()],
+        findings: vec![finding()],
         at: Some("a.check:1".into()),
         took: Duration::ZERO,
         exchange: nvmf_capture::Exchange::default(),

@@ -19,6 +19,10 @@
 //! [[exclude]]                           # does not run, nor does anything below
 //! id = "discovery"
 //! reason = "the discovery service is off in this lab"
+//!
+//! [[finding]]                           # the bystander rules find this broken in the traffic of any check
+//! requirement = "CQE-02"
+//! reason = "sends the queue ID as SQID"
 //! ```
 //!
 //! The JSON report of a run can stand in its place: what failed there is known here. How an expectation and a result meet is
@@ -46,6 +50,16 @@ pub struct Expectations {
     /// Which version of it.
     pub version: Option<String>,
     entries: BTreeMap<String, Entry>,
+    findings: BTreeMap<String, KnownFinding>,
+}
+
+/// A requirement that is known to be broken in passing, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownFinding {
+    /// Why, for a reader who knows the stack.
+    pub reason: String,
+    /// Line in the file, counted from 1.
+    pub line: usize,
 }
 
 /// What is expected of one check.
@@ -126,6 +140,9 @@ impl Expectations {
         for Plain { id, reason } in parsed.exclude {
             reader.take(&id, Expected::Exclude, &reason)?;
         }
+        for Broken { requirement, reason } in parsed.finding {
+            reader.take_finding(&requirement, &reason)?;
+        }
         Ok(reader.out)
     }
 
@@ -141,6 +158,17 @@ impl Expectations {
     #[must_use]
     pub fn exclusion(&self, id: &str) -> Option<&str> {
         self.of(id).filter(|entry| entry.expected == Expected::Exclude).map(|entry| entry.reason.as_str())
+    }
+
+    /// Why this requirement is expected to be broken in passing, if so.
+    #[must_use]
+    pub fn finding(&self, requirement: &str) -> Option<&KnownFinding> {
+        self.findings.get(requirement)
+    }
+
+    /// Every requirement expected to be broken in passing, in the order of ids.
+    pub fn findings(&self) -> impl Iterator<Item = (&str, &KnownFinding)> {
+        self.findings.iter().map(|(id, known)| (id.as_str(), known))
     }
 
     /// Every entry with its id, in the order of ids.
@@ -164,11 +192,15 @@ impl Expectations {
 
     /// Expects nothing yet.
     pub(crate) fn of_stack(file: &str, stack: Option<String>, version: Option<String>) -> Self {
-        Self { file: file.to_owned(), stack, version, entries: BTreeMap::new() }
+        Self { file: file.to_owned(), stack, version, entries: BTreeMap::new(), findings: BTreeMap::new() }
     }
 
     pub(crate) fn insert(&mut self, id: String, entry: Entry) {
         self.entries.insert(id, entry);
+    }
+
+    pub(crate) fn insert_finding(&mut self, requirement: String, known: KnownFinding) {
+        self.findings.insert(requirement, known);
     }
 }
 
@@ -182,9 +214,7 @@ impl Reader<'_> {
     fn take(&mut self, id: &Spanned<String>, expected: Expected, reason: &Spanned<String>) -> Result<(), ExpectError> {
         let (line, _) = place(self.text, &id.span());
         let name = id.get_ref().as_str();
-        if reason.get_ref().trim().is_empty() {
-            return Err(self.fault(&reason.span(), format!("the reason of `{name}` is empty: say why this is expected")));
-        }
+        self.has_reason(name, reason)?;
         if name.is_empty() {
             return Err(self.fault(&id.span(), "the id is empty: `area/topic/slug` was expected".into()));
         }
@@ -197,6 +227,27 @@ impl Reader<'_> {
         }
         let entry = Entry { expected, reason: reason.get_ref().trim().to_owned(), line };
         self.out.insert(name.to_owned(), entry);
+        Ok(())
+    }
+
+    fn take_finding(&mut self, requirement: &Spanned<String>, reason: &Spanned<String>) -> Result<(), ExpectError> {
+        let (id, line) = (requirement.get_ref(), place(self.text, &requirement.span()).0);
+        self.has_reason(id, reason)?;
+        if nvmf_spec::requirement(id).is_none() {
+            let hint = select::did_you_mean(id, nvmf_spec::all().map(|r| r.id));
+            return Err(self.fault(&requirement.span(), format!("there is no requirement `{id}`{hint}")));
+        }
+        if let Some(earlier) = self.out.findings.get(id) {
+            return Err(self.fault(&requirement.span(), format!("`{id}` stands in line {} already", earlier.line)));
+        }
+        self.out.insert_finding(id.clone(), KnownFinding { reason: reason.get_ref().trim().to_owned(), line });
+        Ok(())
+    }
+
+    fn has_reason(&self, name: &str, reason: &Spanned<String>) -> Result<(), ExpectError> {
+        if reason.get_ref().trim().is_empty() {
+            return Err(self.fault(&reason.span(), format!("the reason of `{name}` is empty: say why this is expected")));
+        }
         Ok(())
     }
 
@@ -224,6 +275,15 @@ struct File {
     may_fail: Vec<Plain>,
     #[serde(default)]
     exclude: Vec<Plain>,
+    #[serde(default)]
+    finding: Vec<Broken>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Broken {
+    requirement: Spanned<String>,
+    reason: Spanned<String>,
 }
 
 #[derive(Deserialize)]
@@ -282,6 +342,17 @@ mod tests {
         assert_eq!(read.exclusion("d"), None);
         assert_eq!(read.exclusion("de/f"), None);
         assert_eq!(read.of("a/b/c"), None);
+    }
+
+    #[test]
+    fn a_finding_names_a_requirement_that_exists() {
+        let entry = |id: &str, reason: &str| format!("[[finding]]\nrequirement = \"{id}\"\nreason = \"{reason}\"\n");
+        let read = Expectations::parse("e.toml", &entry("CQE-02", "r")).expect("a good file");
+        assert_eq!(read.finding("CQE-02"), Some(&KnownFinding { reason: "r".into(), line: 2 }));
+        assert_eq!(read.finding("CQE-03"), None);
+        assert!(error(&entry("CQE-2", "r")).starts_with("e.toml:2:15: there is no requirement `CQE-2`; did you mean"));
+        assert!(error(&entry("CQE-02", " ")).starts_with("e.toml:3:10: the reason of `CQE-02` is empty"));
+        assert_eq!(error(&(entry("CQE-02", "r") + &entry("CQE-02", "r"))), "e.toml:5:15: `CQE-02` stands in line 2 already");
     }
 
     #[test]

@@ -8,11 +8,13 @@ pub mod probe;
 pub mod report;
 pub mod runner;
 pub mod select;
+pub mod slips;
 pub mod suite;
 pub mod summary;
 pub mod verdict;
 
 pub use expect::Expectations;
 pub use report::{Report, Wall};
+pub use slips::{Slip, SlipStanding};
 pub use summary::{ExitStatus, Policy, Standing, Summary};
-pub use verdict::{CheckResult, Class, Observation, Run, Verdict};
+pub use verdict::{CheckResult, Class, Finding, Observation, Run, Verdict};

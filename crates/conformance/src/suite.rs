@@ -223,6 +223,7 @@ fn played(scenario: &Scenario) -> Check {
         says: scenario.says.clone(),
         cites: Vec::new(),
         class: ClassWord::Safe,
+        alone: None,
         writes: writes.then_some(Expr::Int(0)),
         after: Vec::new(),
         needs: Vec::new(),

@@ -1,9 +1,10 @@
 //! How a run is counted and which exit status it ends with. Design section 8.
 //!
 //! Every result gets one [`Standing`] from its verdict, the policy and what was expected of it; the counts and the
-//! [`ExitStatus`] follow from the standings alone. Read [`Standing`] first.
+//! [`ExitStatus`] follow from the standings alone, but for what the peer did wrong in passing ([`crate::slips`]). Read [`Standing`] first.
 
 use crate::expect::{Entry, Expectations, Expected};
+use crate::slips::{Slip, SlipStanding};
 use crate::verdict::{CheckResult, Observation, Run, Verdict};
 
 /// How hard a run is judged.
@@ -149,6 +150,8 @@ pub struct Summary {
     pub counts: Counts,
     /// One for each result, in the order of the runs.
     pub standings: Vec<Standing>,
+    /// What the peer did wrong in passing, a requirement each.
+    pub slips: Vec<Slip>,
     /// Something beside the results kept the run from being whole: it ended early, or a report could not be written.
     pub incomplete: bool,
 }
@@ -163,7 +166,8 @@ impl Summary {
         for (result, standing) in runs.iter().flat_map(|run| &run.results).zip(&standings) {
             counts.add(*standing, result.verdict);
         }
-        Self { policy, counts, standings, incomplete: runs.iter().any(|run| run.aborted.is_some()) }
+        let slips = Slip::all(runs, expectations, policy);
+        Self { policy, counts, standings, slips, incomplete: runs.iter().any(|run| run.aborted.is_some()) }
     }
 
     /// The status to end with.
@@ -171,11 +175,17 @@ impl Summary {
     pub fn status(&self) -> ExitStatus {
         let holds = [
             (self.incomplete || self.counts.errors > 0, ExitStatus::Harness),
-            (self.counts.failed > 0, ExitStatus::Failed),
+            (self.counts.failed > 0 || self.slips_of(SlipStanding::Failed) > 0, ExitStatus::Failed),
             (self.counts.unexpected > 0, ExitStatus::UnexpectedPass),
         ];
         let all = holds.into_iter().filter(|(holds, _)| *holds).map(|(_, status)| status);
         all.fold(ExitStatus::Success, ExitStatus::worst)
+    }
+
+    /// How many requirements were broken in passing and count as this.
+    #[must_use]
+    pub fn slips_of(&self, standing: SlipStanding) -> usize {
+        self.slips.iter().filter(|slip| slip.standing == standing).count()
     }
 
     /// The last line of the console.
@@ -219,7 +229,7 @@ impl Counts {
 pub enum ExitStatus {
     /// All well.
     Success,
-    /// A check failed or killed the peer.
+    /// A check failed or killed the peer, or the bystander rules found a *shall* broken that nobody expected.
     Failed,
     /// The command line, a script or an expectation file is wrong.
     Usage,

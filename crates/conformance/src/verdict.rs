@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use nvmf_capture::Exchange;
+use nvmf_spec::{Level, Requirement};
 use serde::{Deserialize, Serialize};
 
 /// The verdict on one check.
@@ -82,8 +83,9 @@ pub struct CheckResult {
     pub message: String,
     /// Exact values worth recording although they change no verdict.
     pub notes: Vec<String>,
-    /// Findings of the bystander rules on this check's traffic, rendered; they do not change the verdict of the check.
-    pub findings: Vec<String>,
+    /// Findings of the bystander rules on the peer's part of this check's traffic, each requirement once. They do not change the
+    /// verdict of the check.
+    pub findings: Vec<Finding>,
     /// Script and line that decided, for a fail, warn, skip or error.
     pub at: Option<String>,
     /// How long it took, by the world's own time.
@@ -92,6 +94,36 @@ pub struct CheckResult {
     pub exchange: Exchange,
     /// A command line that runs this check alone.
     pub reproduce: String,
+}
+
+/// A requirement that the peer broke in the traffic of a check, whatever the check asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The requirement.
+    pub requirement: &'static Requirement,
+    /// What was seen the first time, with values.
+    pub seen: String,
+    /// What the requirement asks for there.
+    pub expected: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl Finding {
+    /// How strong the requirement is.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.requirement.level
+    }
+}
+
+impl std::fmt::Display for Finding {
+    /// `CQE-02 (shall): SQID 7; asked for: 0, reserved on fabrics; 3 times`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { requirement, seen, expected, count } = self;
+        write!(f, "{} ({}): {seen}; asked for: {expected}", requirement.id, requirement.level)?;
+        if *count > 1 { write!(f, "; {count} times") } else { Ok(()) }
+    }
 }
 
 /// One run of the suite.

@@ -67,6 +67,12 @@ impl RealNetwork {
         Self { begin: std::time::Instant::now(), limits, next: 0, links: BTreeMap::new() }
     }
 
+    /// A network without links whose clock and limits are those of this one, for another thread.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { begin: self.begin, limits: self.limits, next: 0, links: BTreeMap::new() }
+    }
+
     /// Address of our end of a link.
     pub fn local_addr(&self, link: LinkId) -> Option<SocketAddr> {
         self.links.get(&link).and_then(|l| l.stream.local_addr().ok())

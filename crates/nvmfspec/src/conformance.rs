@@ -3,6 +3,7 @@
 //! Everything that can be wrong before the first packet (a filter, a file, an id) is looked at here, so that a run of an hour does
 //! not end with a typing error. [`session`] does the rest.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -34,8 +35,8 @@ Examples:
   nvmfspec conformance --world sim --seed 7 --json a.json
       In the simulated world: the same report every time.
 
-Exit status: 0 all well; 1 a check failed or killed the peer; 2 usage;
-3 the peer could not be reached or the harness broke; 4 an expected failure passed.
+Exit status: 0 all well; 1 a check failed or killed the peer, or the bystander
+rules found a shall broken that --expect does not have; 2 usage; 3 the peer could not be reached or the harness broke; 4 an expected failure passed.
 The last line is `N passed, M failed, W warned, B blocked, S skipped`.";
 
 /// What to judge, and how.
@@ -90,6 +91,9 @@ pub struct PeerArgs {
     /// Checks that reset controllers or may harm: what is more than safe has to be allowed by name; may be repeated
     #[arg(long, value_enum, value_name = "CLASS")]
     pub allow: Vec<Allow>,
+    /// How many checks may run beside each other, where they disturb nobody; 8 by default, and always 1 in the simulated world
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
     /// Connect to --target even where the discovery log names another address
     #[arg(long)]
     pub connect_as_given: bool,

@@ -25,10 +25,15 @@ pub const EMBEDDED_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:6e766d66-7370-45
 /// The ports tried where none is given: discovery as IANA registered it, then the first that targets use for everything.
 const PORTS: [u16; 2] = [8009, 4420];
 
+/// Makes a network.
+type Maker = Box<dyn Fn() -> Box<dyn Network> + Send + Sync>;
+
 /// A network with a peer in it.
 pub struct Place {
     /// The network.
     pub net: Box<dyn Network>,
+    /// More networks like it, for checks that run beside each other; none where only one player moves the world.
+    pub more: Option<Maker>,
     /// Addresses of the peer, in the order in which they are tried.
     pub candidates: Vec<SocketAddr>,
     /// The peer, for a reader.
@@ -46,6 +51,10 @@ impl Place {
                 let message = "--world sim has a target of its own: --target is for the real world";
                 Err((ExitStatus::Usage, message.into()))
             }
+            (WorldArg::Sim, None) if peer.jobs.is_some_and(|jobs| jobs.get() > 1) => {
+                let message = "--world sim has one player at a time: --jobs is for the real world";
+                Err((ExitStatus::Usage, message.into()))
+            }
             (WorldArg::Sim, None) => simulated(peer.seed),
             (WorldArg::Real, Some(target)) => remote(target),
             (WorldArg::Real, None) => embedded(),
@@ -61,8 +70,8 @@ fn remote(target: &HostPort) -> Result<Place, (ExitStatus, String)> {
         return Err((ExitStatus::Harness, format!("{target}: no address is known for `{}`", target.host)));
     }
     let candidates = ports.iter().flat_map(|port| addresses.iter().map(|a| SocketAddr::new(a.ip(), *port))).collect();
-    let net = Box::new(RealNetwork::default());
-    Ok(Place { net, candidates, target: target.to_string(), embedded: false, _target: None })
+    let (net, more) = real();
+    Ok(Place { net, more, candidates, target: target.to_string(), embedded: false, _target: None })
 }
 
 fn embedded() -> Result<Place, (ExitStatus, String)> {
@@ -76,13 +85,22 @@ fn embedded() -> Result<Place, (ExitStatus, String)> {
         observer: None,
     };
     let target = EmbeddedTarget::start(config).map_err(|e| (ExitStatus::Harness, format!("the embedded target: {e}")))?;
+    let (net, more) = real();
     Ok(Place {
-        net: Box::new(RealNetwork::default()),
+        net,
+        more,
         candidates: vec![target.address()],
         target: "embedded reference target".into(),
         embedded: true,
         _target: Some(target),
     })
+}
+
+/// The real network, and more of it by the same clock.
+fn real() -> (Box<dyn Network>, Option<Maker>) {
+    let net = RealNetwork::default();
+    let first = net.another();
+    (Box::new(net), Some(Box::new(move || Box::new(first.another()))))
 }
 
 fn simulated(seed: u64) -> Result<Place, (ExitStatus, String)> {
@@ -91,6 +109,7 @@ fn simulated(seed: u64) -> Result<Place, (ExitStatus, String)> {
     let target = SimTarget { hub, tcp: tcp_settings(), listen: vec![(at, 1)], tap: None };
     Ok(Place {
         net: Box::new(Sim::new(seed, target, SimOptions::default())),
+        more: None,
         candidates: vec![at],
         target: "simulated reference target".into(),
         embedded: true,

@@ -3,8 +3,9 @@
 //! Whatever breaks on the way, what was measured until then is reported: a file that cannot be written, a second subsystem that is
 //! not there, an interrupt. So everything that an interrupt needs lies in a [`Session`] behind a lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Stdout;
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use std::time::{Instant, SystemTime};
 use nvmf_conformance::report::console::Console;
 use nvmf_conformance::report::files::{self, FileError, OutDir};
 use nvmf_conformance::report::{Judged, Report, Wall};
-use nvmf_conformance::runner::{Event, Options, RunError, Runner, Writes};
+use nvmf_conformance::runner::{Beside, Event, Options, RunError, Runner, Writes};
 use nvmf_conformance::suite::{Item, Suite};
 use nvmf_conformance::{CheckResult, Class, ExitStatus, Expectations, Policy, Run, Standing, Summary, select};
 
@@ -24,6 +25,10 @@ use crate::values::Uuid;
 
 /// The Host Identifier used where none is given; the Host NQN is made from it.
 const HOSTID: Uuid = Uuid([0x6e, 0x76, 0x6d, 0x66, 0x73, 0x70, 0x45, 0x63, 0x80, 0, 0, 0, 0, 0, 0, 2]);
+
+/// Checks beside each other where `--jobs` does not say how many. They wait most of the time, so this has nothing to do with cores;
+/// targets with fewer controllers to give are noticed.
+const JOBS: usize = 8;
 
 /// What is to run, once all files are read and all names are known to be good.
 pub struct Plan {
@@ -62,12 +67,15 @@ pub fn run(plan: Plan, peer: PeerArgs, reports: ReportArgs) -> ExitCode {
     let options = options(&plan, &peer, &place);
     let session = Arc::new(Mutex::new(Session::new(reports, &options, plan.expectations)));
     end_at_interrupt(&session);
-    let play = || Runner::new(&plan.suite, &options, &mut *place.net).run(&mut |event| locked(&session).show(event));
+    let more = place.more.as_deref();
+    let beside = more.map(|network| Beside { jobs: peer.jobs.map_or(JOBS, NonZeroUsize::get), network });
+    let runner = Runner::new(&plan.suite, &options, &mut *place.net).beside(beside);
+    let play = || runner.run(&mut |event| locked(&session).show(event));
     let outcome = catch_unwind(AssertUnwindSafe(play));
     let mut session = locked(&session);
     match outcome {
         Ok(Ok(runs)) => session.runs = runs,
-        Ok(Err(error)) if session.runs.is_empty() => {
+        Ok(Err(error)) if session.begun.is_empty() => {
             let status = if matches!(error, RunError::Usage(_)) { ExitStatus::Usage } else { ExitStatus::Harness };
             return output::refuse(status, &error.to_string());
         }
@@ -168,7 +176,9 @@ struct Session {
     by_subsystem: bool,
     /// The run under way, without results.
     blank: Run,
-    /// One for each subsystem begun.
+    /// One for each subsystem begun; results by the place of the check among those of the subsystem.
+    begun: Vec<(Run, BTreeMap<usize, CheckResult>)>,
+    /// What the runner gave at its end, in place of those.
     runs: Vec<Run>,
     started: SystemTime,
     clock: Instant,
@@ -192,38 +202,53 @@ impl Session {
         let Options { target, world, seed, all_subsystems: by_subsystem, .. } = options.clone();
         let blank = Run { target, world, seed, ..Run::default() };
         let clock = Instant::now();
-        Self { reports, out, problems, console, expectations, policy, by_subsystem, blank, runs: Vec::new(), started, clock }
+        Self {
+            reports,
+            out,
+            problems,
+            console,
+            expectations,
+            policy,
+            by_subsystem,
+            blank,
+            begun: Vec::new(),
+            runs: Vec::new(),
+            started,
+            clock,
+        }
     }
 
     fn show(&mut self, event: Event<'_>) {
         match event {
             Event::Plan { total, subsystem } => {
-                self.runs.push(Run { subsystem: subsystem.to_owned(), ..self.blank.clone() });
+                self.begun.push((Run { subsystem: subsystem.to_owned(), ..self.blank.clone() }, BTreeMap::new()));
                 self.console.plan(total, subsystem);
             }
             Event::Started(id) => self.console.started(id),
-            Event::Finished(result) => self.finished(result),
+            Event::Finished { place, result } => self.finished(place, result),
             Event::PeerLost(by) => self.console.peer_lost(by),
             Event::PeerBack => self.console.peer_back(),
         }
     }
 
-    fn finished(&mut self, result: &CheckResult) {
+    fn finished(&mut self, place: usize, result: &CheckResult) {
         let entry = self.expectations.as_ref().and_then(|e| e.of(&result.id));
         let standing = Standing::of(result, entry, self.policy);
-        let run = self.runs.last();
-        let subsystem = run.map(|run| run.subsystem.as_str()).filter(|_| self.by_subsystem);
+        let run = self.begun.last();
+        let subsystem = run.map(|(run, _)| run.subsystem.as_str()).filter(|_| self.by_subsystem);
         if let Some(Err(problem)) = self.out.as_ref().map(|out| out.write_check(subsystem, result)) {
             self.problems.push(problem);
         }
         self.console.finished(&Judged { result, subsystem, standing, entry });
-        if let Some(run) = self.runs.last_mut() {
-            run.results.push(result.clone());
+        if let Some((_, results)) = self.begun.last_mut() {
+            results.insert(place, result.clone());
         }
     }
 
     /// The run does not reach its end.
     fn abort(&mut self, why: &str) {
+        let begun = std::mem::take(&mut self.begun).into_iter();
+        self.runs = begun.map(|(run, results)| Run { results: results.into_values().collect(), ..run }).collect();
         if self.runs.is_empty() {
             self.runs.push(self.blank.clone());
         }

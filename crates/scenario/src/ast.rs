@@ -45,6 +45,8 @@ pub struct Check {
     pub cites: Vec<Spanned<String>>,
     /// Declared class.
     pub class: ClassWord,
+    /// Why no other check may run beside it, where it says so.
+    pub alone: Option<String>,
     /// Blocks that it writes from `$lba` on, if any.
     pub writes: Option<Expr>,
     /// Ids of checks without which this one means nothing.

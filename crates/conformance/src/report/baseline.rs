@@ -1,14 +1,15 @@
 //! The JSON report of an earlier run, taken as what is expected of the next.
 //!
 //! What failed becomes *known* with its verdict and observation. What an expectation file of that run said stays: a known
-//! deviation, with its reason, unless it passed; a check that may fail; an exclusion, as an entry for each check it took.
+//! deviation, with its reason, unless it passed; a check that may fail; an exclusion, as an entry for each check it took. So it is
+//! with findings: those that failed the run are known, and those that were known stay.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use super::json;
-use crate::expect::{Entry, ExpectError, Expectations, Expected};
+use crate::expect::{Entry, ExpectError, Expectations, Expected, KnownFinding};
 use crate::verdict::{Observation, Verdict};
 
 /// Reads the text of a report.
@@ -46,6 +47,12 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Expectations, ExpectError> 
         let reason = if alike { reason } else { format!("not the same in every subsystem: {reason}") };
         out.insert(id.to_owned(), Entry { expected, reason, line });
     }
+    for broken in report.findings.into_iter().filter(|broken| broken.counted != "warned") {
+        let id = broken.requirement.id;
+        let line = line_of(text, &id);
+        let reason = broken.reason.unwrap_or_else(|| format!("seen in an earlier run: {}", broken.seen));
+        out.insert_finding(id, KnownFinding { reason, line });
+    }
     Ok(out)
 }
 
@@ -62,6 +69,21 @@ struct Document {
     target: String,
     expectations: Option<About>,
     checks: Vec<Check>,
+    #[serde(default)]
+    findings: Vec<Broken>,
+}
+
+#[derive(Deserialize)]
+struct Broken {
+    requirement: Cite,
+    counted: String,
+    reason: Option<String>,
+    seen: String,
+}
+
+#[derive(Deserialize)]
+struct Cite {
+    id: String,
 }
 
 #[derive(Deserialize)]

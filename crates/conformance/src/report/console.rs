@@ -12,6 +12,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Judged, Report, cited, files, observation_word, printable, trace, verdict_word};
+use crate::slips::SlipStanding;
 use crate::summary::Standing;
 
 /// Columns that long text is wrapped to.
@@ -27,6 +28,8 @@ pub struct Console<W> {
     out: W,
     fancy: bool,
     bar: Option<ProgressBar>,
+    /// Checks under way, the one that was begun first in front.
+    under_way: Vec<String>,
     traces: Option<PathBuf>,
     /// What the last story cited.
     cited: Vec<String>,
@@ -39,14 +42,14 @@ impl Console<io::Stdout> {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let fancy = !plain && io::stdout().is_terminal() && io::stderr().is_terminal();
-        Self { out: io::stdout(), fancy, bar: None, traces, cited: Vec::new() }
+        Self { out: io::stdout(), fancy, bar: None, under_way: Vec::new(), traces, cited: Vec::new() }
     }
 }
 
 impl<W: Write> Console<W> {
     /// Into a writer, without bar and colours.
     pub fn plain(out: W, traces: Option<PathBuf>) -> Self {
-        Self { out, fancy: false, bar: None, traces, cited: Vec::new() }
+        Self { out, fancy: false, bar: None, under_way: Vec::new(), traces, cited: Vec::new() }
     }
 
     /// The run against this subsystem has this many checks ahead.
@@ -68,13 +71,14 @@ impl<W: Write> Console<W> {
 
     /// This check runs now.
     pub fn started(&mut self, id: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(id.to_owned());
-        }
+        self.under_way.push(id.to_owned());
+        self.tell_under_way();
     }
 
-    /// A check has ended: one line, and the whole story where it failed.
+    /// A check has ended, not always in the order of the beginning: one line, and the whole story where it failed.
     pub fn finished(&mut self, judged: &Judged<'_>) {
+        self.under_way.retain(|id| *id != judged.result.id);
+        self.tell_under_way();
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
@@ -96,7 +100,13 @@ impl<W: Write> Console<W> {
         }
     }
 
-    /// The peer is gone, and this check seems to have done it.
+    fn tell_under_way(&self) {
+        let (Some(bar), Some(first)) = (&self.bar, self.under_way.first()) else { return };
+        let more = self.under_way.len() - 1;
+        bar.set_message(if more > 0 { format!("{first} and {more} more") } else { first.clone() });
+    }
+
+    /// The peer is gone, and one of these checks seems to have done it.
     pub fn peer_lost(&mut self, by: &str) {
         self.line(&format!("the peer cannot be reached any more, since {by}; waiting for it"));
     }
@@ -125,7 +135,7 @@ impl<W: Write> Console<W> {
         self.list(title, &report.with(Standing::Unexpected), |judged| judged.reason().to_owned());
         self.grouped("blocked", &report.with(Standing::Blocked));
         self.grouped("skipped", &report.with(Standing::Skipped));
-        self.findings(report);
+        self.slips(report);
         self.apart(report);
         for remark in remarks {
             self.line(remark);
@@ -168,6 +178,15 @@ impl<W: Write> Console<W> {
         }
         if counts.killed > 0 {
             self.line(&format!("{} of those failed killed the peer", counts.killed));
+        }
+        for (standing, what) in [
+            (SlipStanding::Failed, "that nobody expected: the run fails by them, whatever the checks"),
+            (SlipStanding::Known, "as the expectation file says"),
+        ] {
+            let count = report.summary.slips_of(standing);
+            if count > 0 {
+                self.line(&format!("{count} {} of the bystander rules {what}", if count == 1 { "finding" } else { "findings" }));
+            }
         }
         if counts.errors > 0 {
             self.line(&format!("{} not judged: the harness broke", counts.errors));
@@ -252,20 +271,26 @@ impl<W: Write> Console<W> {
         }
     }
 
-    fn findings(&mut self, report: &Report<'_>) {
-        let mut seen: BTreeMap<&str, (usize, String)> = BTreeMap::new();
-        for judged in report.judged() {
-            for finding in &judged.result.findings {
-                seen.entry(finding).or_insert_with(|| (0, judged.name())).0 += 1;
-            }
-        }
-        if seen.is_empty() {
+    /// What the peer did wrong in passing.
+    fn slips(&mut self, report: &Report<'_>) {
+        let slips = &report.summary.slips;
+        if slips.is_empty() {
             return;
         }
-        self.line(&format!("seen by the way, changing no verdict ({})", seen.len()));
-        for (finding, (count, id)) in seen {
-            let times = if count > 1 { format!(", {count} times") } else { String::new() };
-            self.line(&format!("  {finding}  (in {id}{times})"));
+        self.line(&format!("findings of the bystander rules, in the traffic of any check ({})", slips.len()));
+        for slip in slips {
+            let standing = match slip.standing {
+                SlipStanding::Failed => Standing::Failed,
+                SlipStanding::Warned => Standing::Warned,
+                SlipStanding::Known => Standing::Known,
+            };
+            let mark = self.painted(standing, &format!("{:7}", label(standing)));
+            let (id, level) = (slip.requirement.id, slip.requirement.level);
+            let known = if slip.reason.is_empty() { String::new() } else { format!(": {}", slip.reason) };
+            self.write(&mark, &format!("  {id} ({level}), {}{known}", slip.extent()));
+            if slip.reason.is_empty() {
+                self.labelled("", &format!("expected {}; seen {}", slip.expected, slip.seen));
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! unfolded; passes come last, folded. Each check has its trace, folded.
 
 use super::{Judged, Report, cited, class_word, observation_word, printable, trace, verdict_word};
+use crate::slips::{Slip, SlipStanding};
 use crate::summary::Standing;
 
 /// Lines of a trace in the page; of more, the first and the last are kept.
@@ -61,6 +62,9 @@ pub fn render(report: &Report<'_>) -> String {
         ("Skipped", report.with(Standing::Skipped), false),
         ("Passed", report.with(Standing::Passed), false),
     ] {
+        if title == "Warnings" {
+            slips(&mut page, &report.summary.slips);
+        }
         section(&mut page, title, &judged, open);
     }
     page.push_str("</body>\n</html>\n");
@@ -99,6 +103,33 @@ fn section(page: &mut String, title: &str, all: &[Judged<'_>], open: bool) {
     }
 }
 
+/// What the peer did wrong in passing, a requirement each.
+fn slips(page: &mut String, slips: &[Slip]) {
+    if slips.is_empty() {
+        return;
+    }
+    page.push_str(&format!("<h2>Findings of the bystander rules ({})</h2>\n", slips.len()));
+    for slip in slips {
+        let (colour, open) = match slip.standing {
+            SlipStanding::Failed => ("bad", " open"),
+            SlipStanding::Warned | SlipStanding::Known => ("mind", ""),
+        };
+        let (word, id) = (slip.standing.word(), slip.requirement.id);
+        page.push_str(&format!(
+            "<details{open}><summary><span class=\"mark {colour}\">{word}</span> <code>{id}</code> <span class=\"why\">{}</span></summary>\n<dl>\n",
+            text(&slip.extent())
+        ));
+        let mut row = |name: &str, value: &str| page.push_str(&format!("<dt>{name}</dt><dd>{}</dd>\n", text(value)));
+        row("cites", &format!("{}, {}: {}", slip.requirement, slip.requirement.level, slip.requirement.says));
+        row("seen", &slip.seen);
+        row("asked for", &slip.expected);
+        if !slip.reason.is_empty() {
+            row("known", &slip.reason);
+        }
+        page.push_str("</dl>\n</details>\n");
+    }
+}
+
 fn check(page: &mut String, judged: &Judged<'_>, open: bool) {
     let result = judged.result;
     let (colour, open) = (colour(judged.standing), if open { " open" } else { "" });
@@ -124,7 +155,7 @@ fn check(page: &mut String, judged: &Judged<'_>, open: bool) {
     result.message.lines().filter(|line| !line.trim().is_empty()).for_each(|line| row("message", line));
     judged.entry.iter().for_each(|entry| row("expected", &entry.reason));
     result.notes.iter().for_each(|note| row("note", note));
-    result.findings.iter().for_each(|finding| row("finding", finding));
+    result.findings.iter().for_each(|finding| row("finding", &finding.to_string()));
     result.at.iter().for_each(|at| row("at", at));
     if !result.reproduce.is_empty() {
         page.push_str(&format!("<dt>again</dt><dd><code>{}</code></dd>\n", text(&result.reproduce)));

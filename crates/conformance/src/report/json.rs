@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Judged, Report, cited, class_word, files, observation_word, trace, verdict_word};
 use crate::expect::Expected;
+use crate::slips::Slip;
 use crate::summary::Counts;
 use crate::verdict::Run;
 
@@ -39,6 +40,21 @@ struct Document<'a> {
     status: u8,
     counts: Numbers,
     checks: Vec<Check<'a>>,
+    findings: Vec<Broken<'a>>,
+}
+
+/// A requirement that the peer broke in passing.
+#[derive(Serialize)]
+struct Broken<'a> {
+    requirement: Cite<'a>,
+    counted: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    count: u64,
+    checks: usize,
+    first: &'a str,
+    seen: &'a str,
+    expected: &'a str,
 }
 
 #[derive(Serialize)]
@@ -104,7 +120,7 @@ struct Check<'a> {
     expected: Option<Wanted<'a>>,
     message: &'a str,
     notes: &'a [String],
-    findings: &'a [String],
+    findings: Vec<String>,
     at: Option<&'a str>,
     took_us: u64,
     traffic: Traffic,
@@ -157,6 +173,7 @@ impl<'a> Document<'a> {
             status: summary.status().code(),
             counts: Numbers::of(&summary.counts, summary.standings.len()),
             checks: report.judged().map(Check::of).collect(),
+            findings: summary.slips.iter().map(Broken::of).collect(),
         }
     }
 }
@@ -202,7 +219,7 @@ impl<'a> Check<'a> {
             expected: judged.entry.map(|entry| Wanted::of(&entry.expected, &entry.reason)),
             message: &result.message,
             notes: &result.notes,
-            findings: &result.findings,
+            findings: result.findings.iter().map(ToString::to_string).collect(),
             at: result.at.as_deref(),
             took_us: u64::try_from(result.took.as_micros()).unwrap_or(u64::MAX),
             traffic: Traffic {
@@ -212,6 +229,21 @@ impl<'a> Check<'a> {
                 file: files::stem(judged.subsystem, &result.id),
             },
             reproduce: &result.reproduce,
+        }
+    }
+}
+
+impl<'a> Broken<'a> {
+    fn of(slip: &'a Slip) -> Self {
+        Self {
+            requirement: Cite::of(slip.requirement.id),
+            counted: slip.standing.word(),
+            reason: Some(slip.reason.as_str()).filter(|reason| !reason.is_empty()),
+            count: slip.count,
+            checks: slip.checks,
+            first: &slip.first,
+            seen: &slip.seen,
+            expected: &slip.expected,
         }
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! A suite is the first part of the ids, after the subsystem where there may be several; a class name all but the last. JUnit knows four outcomes, so: a failure that counts and
 //! an expected failure that passed are failures; our own errors are errors; blocked, skipped, and what fails as expected are
-//! *skipped* with the reason; a warning passes, with its text in the output. Times are those of the world that the run took
+//! *skipped* with the reason; a warning passes, with its text in the output. What the peer did wrong in passing is a suite of its
+//! own, a case for each requirement. Times are those of the world that the run took
 //! place in.
 
 use quick_junit::{NonSuccessKind, Property, TestCase, TestCaseStatus, TestSuite};
 
 use super::{Judged, Report, cited, observation_word, printable, trace, verdict_word};
+use crate::slips::{Slip, SlipStanding};
 use crate::summary::Standing;
 
 /// The report. The error is a message: the XML writer refused.
@@ -16,6 +18,9 @@ pub fn render(report: &Report<'_>) -> Result<String, String> {
     xml.set_time(report.judged().map(|judged| judged.result.took).sum());
     for suite in suites(report) {
         xml.add_test_suite(suite);
+    }
+    if !report.summary.slips.is_empty() {
+        xml.add_test_suite(in_passing(&report.summary.slips));
     }
     xml.to_string().map_err(|e| format!("JUnit XML: {e}"))
 }
@@ -41,6 +46,30 @@ fn suites(report: &Report<'_>) -> Vec<TestSuite> {
         }
     }
     suites
+}
+
+fn in_passing(slips: &[Slip]) -> TestSuite {
+    let mut suite = TestSuite::new("bystander rules");
+    suite.set_time(std::time::Duration::ZERO);
+    for slip in slips {
+        let story =
+            printable(&format!("{}\nexpected {}; seen {}\n{}", slip.requirement.says, slip.expected, slip.seen, slip.extent()));
+        let status = match slip.standing {
+            SlipStanding::Failed => {
+                let message = format!("expected {}; seen {}", slip.expected, slip.seen);
+                not_well(NonSuccessKind::Failure, "finding", printable(&message), story.clone())
+            }
+            SlipStanding::Warned => TestCaseStatus::success(),
+            SlipStanding::Known => skipped(format!("known finding: {}", printable(&slip.reason))),
+        };
+        let mut case = TestCase::new(slip.requirement.id, status);
+        case.set_classname("bystander").set_time(std::time::Duration::ZERO);
+        if slip.standing != SlipStanding::Failed {
+            case.set_system_out(story);
+        }
+        suite.add_test_case(case);
+    }
+    suite
 }
 
 /// What a reader of one suite has to know, since JUnit has no place for it above the suites.

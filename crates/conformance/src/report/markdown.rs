@@ -19,6 +19,7 @@ pub fn render(report: &Report<'_>) -> String {
     ] {
         details(&mut page, title, &judged);
     }
+    slips(&mut page, report);
     let known = report.with(Standing::Known);
     let title =
         report.expectations_named().map_or_else(|| "Known deviations".into(), |n| format!("Known deviations: {}", cell(&n)));
@@ -27,7 +28,6 @@ pub fn render(report: &Report<'_>) -> String {
     table(&mut page, "Blocked", "by", &report.with(Standing::Blocked), |judged| judged.headline().to_owned());
     table(&mut page, "Skipped", "why", &report.with(Standing::Skipped), |judged| judged.headline().to_owned());
     passes(&mut page, &report.with(Standing::Passed));
-    findings(&mut page, report);
     page
 }
 
@@ -129,18 +129,20 @@ fn passes(page: &mut String, all: &[Judged<'_>]) {
     page.push_str("\n</details>\n");
 }
 
-fn findings(page: &mut String, report: &Report<'_>) {
-    let mut rows = String::new();
-    for judged in report.judged() {
-        for finding in &judged.result.findings {
-            rows.push_str(&format!("| `{}` | {} |\n", code(&judged.name()), cell(finding)));
-        }
+/// What the peer did wrong in passing, and in which checks.
+fn slips(page: &mut String, report: &Report<'_>) {
+    let slips = &report.summary.slips;
+    if slips.is_empty() {
+        return;
     }
-    if !rows.is_empty() {
-        page.push_str(
-            "\n## Seen by the way\n\nBreaches in the traffic of a check that it did not look for; they change no verdict.\n",
-        );
-        page.push_str(&format!("\n| in | finding |\n|---|---|\n{rows}"));
+    page.push_str(&format!("\n## Findings of the bystander rules ({})\n\n", slips.len()));
+    page.push_str("What the peer did wrong in passing, in whichever check: it changes the verdict of none.\n");
+    page.push_str("\n| requirement | counted | seen | asked for | how often | why |\n|---|---|---|---|---|---|\n");
+    for slip in slips {
+        let why = if slip.reason.is_empty() { slip.requirement.says } else { slip.reason.as_str() };
+        let cells = [&slip.seen, &slip.expected, &slip.extent(), why].map(cell).join(" | ");
+        let (id, level) = (slip.requirement.id, slip.requirement.level);
+        page.push_str(&format!("| {id} ({level}) | {} | {cells} |\n", slip.standing.word()));
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! TAP knows *ok*, *not ok* and the directives SKIP and TODO, so: a failure that counts, an expected failure that passed and our
 //! own errors are *not ok*; what fails as expected is *not ok* with TODO, which no harness counts; blocked and skipped are *ok*
-//! with SKIP and the reason; a warning is *ok*. Whatever a reader may want to know of one stands below it as YAML, a
+//! with SKIP and the reason; a warning is *ok*. What the peer did wrong in passing has points of its own behind the checks, a
+//! requirement each: *ok* where it is no more than a warning, with TODO where it is expected. Whatever a reader may want to know of one stands below it as YAML, a
 //! string quoted as JSON quotes it, lines as a block. A run that did not reach its end ends with `Bail out!`.
 
 use super::{Judged, Report, cited, class_word, observation_word, printable, trace, verdict_word};
+use crate::slips::{Slip, SlipStanding};
 use crate::summary::Standing;
 
 /// The report.
@@ -13,9 +15,13 @@ use crate::summary::Standing;
 pub fn render(report: &Report<'_>) -> String {
     let mut text = "TAP version 14\n".to_owned();
     head(&mut text, report);
-    text.push_str(&format!("1..{}\n", report.summary.standings.len()));
+    let (checks, slips) = (report.summary.standings.len(), &report.summary.slips);
+    text.push_str(&format!("1..{}\n", checks + slips.len()));
     for (at, judged) in report.judged().enumerate() {
         point(&mut text, at + 1, &judged);
+    }
+    for (at, slip) in slips.iter().enumerate() {
+        broken(&mut text, checks + at + 1, slip);
     }
     text.push_str(&format!("# {}\n", line(&report.summary.line())));
     for why in report.runs.iter().filter_map(|run| run.aborted.as_ref()) {
@@ -42,6 +48,30 @@ fn head(text: &mut String, report: &Report<'_>) {
     }
 }
 
+/// The point of a requirement that was broken in passing.
+fn broken(text: &mut String, number: usize, slip: &Slip) {
+    let (ok, directive) = match slip.standing {
+        SlipStanding::Failed => ("not ok", String::new()),
+        SlipStanding::Warned => ("ok", String::new()),
+        SlipStanding::Known => ("not ok", format!(" # {}", escaped(&format!("TODO known finding: {}", slip.reason)))),
+    };
+    text.push_str(&format!("{ok} {number} - bystander rules: {}{directive}\n", slip.requirement.id));
+    let mut rows = vec![format!("counted: {}", slip.standing.word()), format!("level: {}", slip.requirement.level)];
+    block(&mut rows, "says", [slip.requirement.says.to_owned()].into_iter());
+    block(&mut rows, "seen", [slip.seen.clone()].into_iter());
+    block(&mut rows, "expected", [slip.expected.clone()].into_iter());
+    rows.push(format!("extent: {}", quoted(&slip.extent())));
+    yaml(text, rows);
+}
+
+fn yaml(text: &mut String, rows: Vec<String>) {
+    text.push_str("  ---\n");
+    for row in rows {
+        text.push_str(&format!("  {row}\n"));
+    }
+    text.push_str("  ...\n");
+}
+
 /// One test point, with its diagnostics where there are any.
 fn point(text: &mut String, number: usize, judged: &Judged<'_>) {
     let (ok, directive) = match judged.standing {
@@ -57,11 +87,7 @@ fn point(text: &mut String, number: usize, judged: &Judged<'_>) {
     text.push_str(&format!("{ok} {number} - {}{directive}\n", escaped(&judged.name())));
     let rows = diagnostics(judged);
     if !rows.is_empty() {
-        text.push_str("  ---\n");
-        for row in rows {
-            text.push_str(&format!("  {row}\n"));
-        }
-        text.push_str("  ...\n");
+        yaml(text, rows);
     }
 }
 
@@ -88,7 +114,7 @@ fn diagnostics(judged: &Judged<'_>) -> Vec<String> {
         rows.extend(judged.entry.map(|entry| format!("expected: {}", quoted(&entry.reason))));
     }
     block(&mut rows, "notes", result.notes.iter().cloned());
-    block(&mut rows, "findings", result.findings.iter().cloned());
+    block(&mut rows, "findings", result.findings.iter().map(ToString::to_string));
     if !quiet {
         rows.extend(result.at.iter().map(|at| format!("at: {}", quoted(at))));
         block(&mut rows, "trace", trace::tail(&result.exchange, trace::TAIL).into_iter());

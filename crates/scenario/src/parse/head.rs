@@ -60,6 +60,7 @@ fn check(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result
         says: String::new(),
         cites: Vec::new(),
         class: ClassWord::Safe,
+        alone: None,
         writes: None,
         after: Vec::new(),
         needs: Vec::new(),
@@ -90,6 +91,10 @@ fn check(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result
                     "destructive" => ClassWord::Destructive,
                     _ => return Err(here.fault("safe, disruptive or destructive")),
                 };
+            }
+            "alone" => {
+                c.eat("alone");
+                k.alone = Some(c.text()?);
             }
             "writes" => {
                 c.eat("writes");
