@@ -47,6 +47,8 @@ pub struct Command {
     pub r2t_next: u32,
     /// R2Ts that were sent and not yet satisfied, in order.
     pub r2ts: VecDeque<Window>,
+    /// Data of the host for it had a wrong digest.
+    pub bad_digest: bool,
 }
 
 /// Data that moved in one direction for one command.
@@ -208,7 +210,7 @@ impl Session {
             PduType::IC_RESP => self.icresp = self.icresp.or(IcResp::read(&pdu.header).ok()),
             PduType::CAPSULE_CMD => {
                 if let Ok(c) = CapsuleCmd::read(&pdu.header) {
-                    self.submit(Sqe::from_bytes(c.sqe()), pdu.data.len() as u32);
+                    self.submit(Sqe::from_bytes(c.sqe()), pdu.data.len() as u32, !pdu.ddgst_ok());
                 }
             }
             PduType::CAPSULE_RESP => {
@@ -228,14 +230,14 @@ impl Session {
             }
             PduType::H2C_DATA => {
                 if let Ok(h) = H2cData::read(&pdu.header) {
-                    self.h2c_data(&h);
+                    self.h2c_data(&h, !pdu.ddgst_ok());
                 }
             }
             _ => {}
         }
     }
 
-    fn submit(&mut self, sqe: Sqe, in_capsule: u32) {
+    fn submit(&mut self, sqe: Sqe, in_capsule: u32, bad_digest: bool) {
         if sqe.fctype() == Some(FabricsType::CONNECT) && self.connect.is_none() {
             self.connect = Connect::read(sqe.as_bytes()).ok();
         }
@@ -247,6 +249,7 @@ impl Session {
             h2c: Transfer::default(),
             r2t_next: 0,
             r2ts: VecDeque::new(),
+            bad_digest,
         };
         self.submitted += 1;
         self.commands.insert(sqe.cid().0, command);
@@ -280,8 +283,9 @@ impl Session {
         }
     }
 
-    fn h2c_data(&mut self, data: &H2cData) {
+    fn h2c_data(&mut self, data: &H2cData, bad_digest: bool) {
         let Some(command) = self.commands.get_mut(&data.cccid().0) else { return };
+        command.bad_digest |= bad_digest;
         command.h2c.add(data.datao(), data.datal(), data.last());
         if let Some(at) = command.r2ts.iter().position(|w| w.ttag == data.ttag())
             && let Some(window) = command.r2ts.get_mut(at)

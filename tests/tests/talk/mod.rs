@@ -6,7 +6,7 @@ use nvmf_capture::{Direction, Exchange, Recorder};
 use nvmf_wire::command::CommandKind;
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::open::ZeroBased16;
-use nvmf_wire::tcp::{CapsuleCmd, CapsuleResp, Digests, IcReq, IcResp, Pdu, PduType};
+use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, IcReq, IcResp, Pdu, PduType};
 use nvmf_wire::value::Text;
 use nvmf_wire::{Cid, Cntlid, Cqe, Qid, SglDescriptor, Sqe, Status};
 
@@ -18,12 +18,14 @@ pub struct Talk {
     pub now_ns: u64,
     pub digests: Digests,
     pub align: usize,
+    /// Capsules sent by the host, for SQHD.
+    pub sent: u16,
 }
 
 impl Talk {
     pub fn new() -> Self {
         let rec = Recorder::new("10.0.0.1:40000".parse().unwrap(), "10.0.0.2:4420".parse().unwrap(), 0);
-        Self { rec, now_ns: 0, digests: Digests::default(), align: 4 }
+        Self { rec, now_ns: 0, digests: Digests::default(), align: 4, sent: 0 }
     }
 
     pub fn send(&mut self, dir: Direction, ptype: PduType, header: &[u8], data: &[u8]) {
@@ -47,6 +49,7 @@ impl Talk {
     }
 
     pub fn command(&mut self, sqe: Sqe, data: &[u8]) {
+        self.sent += 1;
         self.send(H2C, PduType::CAPSULE_CMD, CapsuleCmd::new().with(|s| s.sqe(*sqe.as_bytes())).as_bytes(), data);
     }
 
@@ -56,6 +59,33 @@ impl Talk {
 
     pub fn done(&mut self, cid: u16, status: Status, sqhd: u16) {
         self.response(*Cqe::of(Cid(cid), status, sqhd).as_bytes());
+    }
+
+    /// A response with the SQHD of a controller that has taken every capsule; queues of 32 entries.
+    pub fn answer(&mut self, cid: u16, status: Status, dw0: u32) {
+        let sqhd = self.sent % 32;
+        self.response(*Cqe::of(Cid(cid), status, sqhd).with(|s| s.dw0(dw0)).as_bytes());
+    }
+
+    /// A command and its success.
+    pub fn ask(&mut self, sqe: Sqe, dw0: u32) {
+        self.command(sqe, &[]);
+        self.answer(sqe.cid().0, Status::SUCCESS, dw0);
+    }
+
+    /// A command and another status.
+    pub fn refuse(&mut self, sqe: Sqe, status: Status) {
+        self.command(sqe, &[]);
+        self.answer(sqe.cid().0, status, 0);
+    }
+
+    /// A command that brings data, and its success.
+    pub fn fetch(&mut self, sqe: Sqe, data: &[u8]) {
+        let cid = sqe.cid();
+        self.command(sqe.with_sgl1(SglDescriptor::transport(data.len() as u32)), &[]);
+        let head = C2hData::new().with(|s| s.cccid(cid).datal(data.len() as u32).last(true));
+        self.send(C2H, PduType::C2H_DATA, head.as_bytes(), data);
+        self.answer(cid.0, Status::SUCCESS, 0);
     }
 
     pub fn exchange(self) -> Exchange {
@@ -105,7 +135,8 @@ pub fn ready(digests: Digests) -> Talk {
 
 /// An I/O command with a command data buffer of `len` bytes.
 pub fn io(name: &str, cid: u16, len: u32) -> Sqe {
-    let fields: &[(&str, u64)] = if name == "Flush" { &[("nsid", 1)] } else { &[("nsid", 1), ("nlb", 7)] };
+    let fields: &[(&str, u64)] =
+        if name == "Flush" { &[("nsid", 1)] } else { &[("nsid", 1), ("nlb", u64::from(len / 512).max(1) - 1)] };
     sqe(name, cid, fields).with_sgl1(SglDescriptor::transport(len))
 }
 
@@ -130,4 +161,53 @@ pub fn captures() -> Vec<std::path::PathBuf> {
     out.sort();
     assert!(out.len() > 10, "{out:?}");
     out
+}
+
+/// An Admin Queue of `subnqn` whose controller is ready, of revision 2.0; the next CID is 8.
+pub fn up_as(subnqn: &str) -> Talk {
+    let mut t = Talk::new();
+    t.start(Digests::default());
+    let (sqe, data) = connect(0, 0);
+    t.command(sqe, data.with(|s| s.subnqn(Text::new(subnqn))).as_bytes());
+    t.answer(0, Status::SUCCESS, 1);
+    get_cap(&mut t, 1, 0x0800_0020_1e01_03ff);
+    get_vs(&mut t, 2, 0x20000);
+    set_cc(&mut t, 3, 0x0046_0001);
+    property(&mut t, 4, 0x1c, false, 1);
+    t
+}
+
+/// The same of an NVM subsystem.
+pub fn up() -> Talk {
+    up_as("nqn.2026-01.org.example:sub")
+}
+
+/// I/O queue 1 of what [`up`] gives.
+pub fn io_queue(admin: &Talk) -> Talk {
+    let mut t = Talk::new();
+    t.now_ns = admin.now_ns;
+    t.start(Digests::default());
+    let (sqe, data) = connect(1, 0);
+    t.command(sqe, data.as_bytes());
+    t.answer(0, Status::SUCCESS, 1);
+    t
+}
+
+/// Property Get and its answer.
+pub fn property(t: &mut Talk, cid: u16, ofst: u64, wide: bool, value: u64) {
+    t.command(sqe("PropertyGet", cid, &[("ofst", ofst), ("attrib", u64::from(wide))]), &[]);
+    let sqhd = t.sent % 32;
+    t.response(*Cqe::of(Cid(cid), Status::SUCCESS, sqhd).with(|s| s.dw0(value as u32).dw1((value >> 32) as u32)).as_bytes());
+}
+
+pub fn get_cap(t: &mut Talk, cid: u16, value: u64) {
+    property(t, cid, 0, true, value);
+}
+
+pub fn get_vs(t: &mut Talk, cid: u16, value: u64) {
+    property(t, cid, 8, false, value);
+}
+
+pub fn set_cc(t: &mut Talk, cid: u16, value: u64) {
+    t.ask(sqe("PropertySet", cid, &[("ofst", 0x14), ("value", value)]), 0);
 }

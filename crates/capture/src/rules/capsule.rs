@@ -6,7 +6,8 @@ use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::{ADMIN_IN_CAPSULE, CapsuleCmd, Pdu};
 use nvmf_wire::{Qid, Sqe};
 
-use super::{Out, State};
+use super::state::State;
+use super::{Out, host};
 
 pub(super) fn check(state: &State, pdu: &Pdu, out: &mut Out) {
     let Ok(capsule) = CapsuleCmd::read(&pdu.header) else { return };
@@ -19,6 +20,7 @@ pub(super) fn check(state: &State, pdu: &Pdu, out: &mut Out) {
     order(state, &sqe, &who, out);
     reserved(state, &sqe, &who, out);
     sgl(state, &sqe, pdu, &who, out);
+    host::asked(state, &sqe, &pdu.data, &who, out);
     if sqe.fctype() == Some(FabricsType::CONNECT) {
         connect(&sqe, pdu, out);
     }
@@ -48,7 +50,12 @@ fn order(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
             out.check(!io || everywhere.contains(&f), req::FAB_CMD_05, format!("{who} on an I/O queue"), "the Admin Queue");
         }
         None if !io && state.connected && state.trusts(Side::Controller) => {
-            out.check(state.ready, req::FAB_QUEUE_08, format!("{who} before CSTS.RDY was read as 1"), "only Fabrics commands");
+            out.check(
+                state.known.ready,
+                req::FAB_QUEUE_08,
+                format!("{who} before CSTS.RDY was read as 1"),
+                "only Fabrics commands",
+            );
         }
         None => {}
     }

@@ -4,7 +4,8 @@ use nvmf_spec::{Requirement, Side, req};
 use nvmf_wire::sqe::{Direction as DataDirection, FabricsType, Opcode};
 use nvmf_wire::tcp::{C2hData, H2cData, Pdu, R2t};
 
-use super::{Out, State, name};
+use super::state::State;
+use super::{Out, name};
 use crate::session::Command;
 
 pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {

@@ -33,6 +33,19 @@ pub(super) static HLEN: &[&Requirement] = &[
     req::TCP_R2T_14,
 ];
 
+/// The requirements on reserved bits of FLAGS.
+pub(super) static FLAGS: &[&Requirement] = &[
+    req::TCP_ICREQ_03,
+    req::TCP_ICRESP_03,
+    req::TCP_TERM_26,
+    req::TCP_TERM_42,
+    req::TCP_CAPSULE_14,
+    req::TCP_CAPSULE_25,
+    req::TCP_H2C_19,
+    req::TCP_C2H_23,
+    req::TCP_R2T_13,
+];
+
 fn rules(ptype: PduType) -> Option<Rules> {
     Some(match ptype {
         PduType::IC_REQ => Rules {
@@ -212,6 +225,8 @@ fn term(pdu: &Pdu, plen: &'static Requirement, out: &mut Out) {
     let ptype = pdu.ptype();
     let len = pdu.head().plen();
     out.check(TERM_PLEN.contains(&len), plen, format!("{ptype} with PLEN {len}"), "24 to 152");
+    let most = if host { req::TCP_TERM_21 } else { req::TCP_TERM_09 };
+    out.check(pdu.data.len() <= 128, most, format!("{ptype} with {} bytes of data", pdu.data.len()), "128 at most");
     let (known, reserved) = if host { (req::TCP_TERM_30, req::TCP_TERM_38) } else { (req::TCP_TERM_46, req::TCP_TERM_54) };
     out.check((1..=6).contains(&t.fes().0), known, format!("{ptype} with FES {:#06x}", t.fes().0), "01h to 06h");
     let without = matches!(t.fes(), Fes::PDU_SEQUENCE_ERROR | Fes::DATA_TRANSFER_OUT_OF_RANGE | Fes::LIMIT_EXCEEDED);

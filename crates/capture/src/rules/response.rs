@@ -3,10 +3,11 @@
 use nvmf_spec::{Side, req};
 use nvmf_wire::property::PropertyGet;
 use nvmf_wire::sqe::{Direction as DataDirection, FabricsType, IoOpcode, Opcode};
-use nvmf_wire::tcp::{CapsuleResp, Pdu};
+use nvmf_wire::tcp::{C2hData, CapsuleResp, Pdu};
 use nvmf_wire::{Cntlid, Cqe, Status};
 
-use super::{Out, State, data, name};
+use super::state::State;
+use super::{Out, answer, claim, content, data, event, feature, name, property, store};
 use crate::session::Command;
 
 pub(super) fn check(state: &mut State, pdu: &Pdu, out: &mut Out) {
@@ -28,8 +29,37 @@ pub(super) fn check(state: &mut State, pdu: &Pdu, out: &mut Out) {
     let who = name(&state.session, command);
     dwords(state, command, &cqe, &who, out);
     moved(command, success, &who, out);
+    rules(state, command, &cqe, &who, out);
     let connect = (command.sqe.fctype() == Some(FabricsType::CONNECT)).then_some(success);
     sqhd(state, connect, &cqe, out);
+}
+
+/// A command that SUCCESS in its last C2HData completes: as with a response that says nothing more.
+pub(super) fn by_success(state: &State, pdu: &Pdu, out: &mut Out) {
+    let Ok(d) = C2hData::read(&pdu.header) else { return };
+    if let Some(command) = state.session.command(d.cccid()).filter(|_| d.last() && d.success()) {
+        let who = name(&state.session, command);
+        rules(state, command, &Cqe::of(d.cccid(), Status::SUCCESS, 0), &who, out);
+    }
+}
+
+/// What the answer says, against the command and against what is known of the controller.
+fn rules(state: &State, command: &Command, cqe: &Cqe, who: &str, out: &mut Out) {
+    let sqe = &command.sqe;
+    if !state.trusts(Side::Host) {
+        return;
+    }
+    claim::check(state, command, cqe, who, out);
+    answer::check(state, command, cqe, who, out);
+    if sqe.fctype().is_some() {
+        return property::answered(state, sqe, cqe, who, out);
+    }
+    if !state.session.is_admin() {
+        return store::check(state, sqe, cqe, who, out);
+    }
+    event::answered(state, sqe, cqe, who, out);
+    feature::answered(state, sqe, cqe, who, out);
+    content::check(state, sqe, cqe, who, out);
 }
 
 fn unknown(state: &State, cqe: &Cqe, out: &mut Out) {

@@ -94,9 +94,10 @@ fn observation(seen: Seen) -> Observation {
     }
 }
 
-/// What the bystander rules find in the controller's part of a check's traffic, each requirement once.
+/// What the bystander rules find in the controller's part of a check's traffic, each requirement once. The blocks
+/// that a check writes are its own.
 fn findings(exchange: &Exchange) -> Vec<Finding> {
-    let mut judge = Judge::new();
+    let mut judge = Judge::new().exclusive();
     let mut all: Vec<Finding> = Vec::new();
     for (conn, event) in exchange.events() {
         for f in judge.event(conn, event).into_iter().filter(|f| f.side == Side::Controller) {

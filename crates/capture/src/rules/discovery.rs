@@ -1,0 +1,136 @@
+//! The discovery log page: header and entries, whole or in parts. [Base 2.0, 5.16.1.23; NVMe/TCP 1.0, 3.1.2]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nvmf_spec::req;
+use nvmf_wire::log::discovery::TsasTcp;
+use nvmf_wire::log::{DiscoveryEntry, DiscoveryHeader, SubsystemType, TransportType};
+use nvmf_wire::nqn::DISCOVERY_NQN;
+use nvmf_wire::{Cntlid, Structure};
+
+use super::Out;
+use super::identify::{V2_0, ascii};
+use super::state::State;
+
+/// Judges `data`, which lies at `offset` of the page.
+pub(super) fn log(state: &State, offset: u64, data: &[u8], who: &str, out: &mut Out) {
+    let mut records = state.known.records;
+    if offset == 0 && data.len() >= 16 {
+        let header = <DiscoveryHeader as Structure>::with_bytes(data);
+        records = Some(header.numrec());
+        for which in [req::DISC_LOG_07, req::ADM_LOG_39] {
+            out.check(header.recfmt() == 0, which, format!("{who}: RECFMT {}", header.recfmt()), "0");
+        }
+        let set = DiscoveryHeader::LAYOUT.reserved_set(header.as_bytes());
+        if let Some(at) = set {
+            out.add(req::DISC_LOG_07, format!("{who}: header with byte {at} set"), "0 in what is reserved");
+        }
+    }
+    // What lies behind the last record is undefined.
+    let Some(records) = records else { return };
+    let unit = DiscoveryEntry::LEN as u64;
+    let mut at = offset.next_multiple_of(unit).max(unit);
+    let mut entries = Vec::new();
+    while at / unit <= records
+        && let Some(entry) =
+            usize::try_from(at - offset).ok().and_then(|from| data.get(from..)).and_then(|b| DiscoveryEntry::read(b).ok())
+    {
+        one(state, &entry, &format!("{who}: record {}", at / unit - 1), out);
+        entries.push(entry);
+        at += unit;
+    }
+    models(&entries, who, out);
+}
+
+fn one(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
+    let (trtype, adrfam, kind) = (e.trtype().0, e.adrfam().0, e.subtype().0);
+    out.check((1..=3).contains(&trtype), req::DISC_LOG_12, format!("{who}: TRTYPE {trtype}"), "1 to 3");
+    out.check((1..=4).contains(&adrfam), req::DISC_LOG_13, format!("{who}: ADRFAM {adrfam}"), "1 to 4");
+    out.check((1..=3).contains(&kind), req::DISC_LOG_14, format!("{who}: SUBTYPE {kind}"), "1 or 2, or 3 of later revisions");
+    out.check(e.treq_secure() != 3, req::DISC_LOG_15, format!("{who}: TREQ bits 1:0 11b"), "00b to 10b");
+    let id = e.cntlid().0;
+    let valid = !(0xfff0..Cntlid::ANY_STATIC.0).contains(&id);
+    out.check(valid, req::DISC_LOG_18, format!("{who}: CNTLID {id:#06x}"), "0 to FFEFh, FFFEh or FFFFh");
+    for which in [req::DISC_LOG_19, req::ADM_LOG_39] {
+        out.check(e.asqsz() >= 32, which, format!("{who}: ASQSZ {}", e.asqsz()), "32 at least");
+    }
+    name(state, e, who, out);
+    ascii(e.as_bytes().get(32..64).unwrap_or(&[]), &format!("{who}: TRSVCID"), req::DISC_LOG_21, out);
+    ascii(e.as_bytes().get(512..768).unwrap_or(&[]), &format!("{who}: TRADDR"), req::DISC_LOG_21, out);
+    let reserved = DiscoveryEntry::LAYOUT.reserved_set(e.as_bytes());
+    if let Some(at) = reserved {
+        let which = if at == 3 { req::DISC_LOG_16 } else { req::DISC_LOG_25 };
+        out.add(which, format!("{who}: byte {at} has a reserved bit"), "0");
+    }
+    if e.trtype() == TransportType::TCP {
+        tcp(e, who, out);
+    }
+}
+
+fn name(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
+    let field = e.as_bytes().get(256..512).unwrap_or(&[]);
+    let end = field.iter().position(|b| *b == 0);
+    let text = field.get(..end.unwrap_or(field.len())).unwrap_or(&[]);
+    let good = end.is_some_and(|n| n > 0) && std::str::from_utf8(text).is_ok();
+    out.check(
+        good,
+        req::NQN_01,
+        format!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)),
+        "a name in UTF-8, ended by a NUL",
+    );
+    out.check(text.len() <= 223, req::NQN_02, format!("{who}: SUBNQN has {} bytes", text.len()), "223 at most");
+    if good {
+        out.check(
+            text.starts_with(b"nqn."),
+            req::NQN_03,
+            format!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)),
+            "nqn. at its head",
+        );
+    }
+    // Unique names of discovery services came with 2.1.
+    if e.subtype() == SubsystemType::REFERRAL && state.known.until(V2_0) {
+        for which in [req::DISC_LOG_20, req::ADM_LOG_39] {
+            let well_known = text == DISCOVERY_NQN.as_bytes();
+            out.check(well_known, which, format!("{who}: a referral to {:?}", String::from_utf8_lossy(text)), DISCOVERY_NQN);
+        }
+    }
+}
+
+fn tcp(e: &DiscoveryEntry, who: &str, out: &mut Out) {
+    let port = e.trsvcid();
+    let decimal = port.as_str().parse::<u16>().is_ok_and(|p| p != 0) && port.as_str().bytes().all(|b| b.is_ascii_digit());
+    for which in [req::TCP_DISC_07, req::TCP_DISC_02] {
+        out.check(decimal, which, format!("{who}: TRSVCID {:?}", port.as_str()), "a port number in decimal");
+    }
+    let tsas: TsasTcp = e.tsas_tcp();
+    let security = tsas.sectype().0;
+    for which in [req::TCP_TLS_01, req::TCP_TLS_03, req::TCP_DISC_01] {
+        out.check(security <= 2, which, format!("{who}: SECTYPE {security}"), "0 to 2");
+    }
+    let rest = TsasTcp::LAYOUT.reserved_set(tsas.as_bytes());
+    out.check(rest.is_none(), req::TCP_TLS_03, format!("{who}: byte {} of TSAS is set", rest.unwrap_or(0)), "0");
+}
+
+/// What the entries of one subsystem have to have in common.
+fn models(entries: &[DiscoveryEntry], who: &str, out: &mut Out) {
+    let mut dynamic: BTreeMap<String, bool> = BTreeMap::new();
+    let mut any = BTreeSet::new();
+    for e in entries.iter().filter(|e| e.subtype() == SubsystemType::NVM) {
+        let (subnqn, id) = (e.subnqn().as_str().to_owned(), e.cntlid());
+        let model = id == Cntlid::DYNAMIC;
+        let same = *dynamic.entry(subnqn.clone()).or_insert(model) == model;
+        for which in [req::DISC_LOG_10, req::FAB_CNTLID_08] {
+            out.check(
+                same,
+                which,
+                format!("{who}: {subnqn} with CNTLID {:#06x} and another model", id.0),
+                "FFFFh in all of its entries or in none",
+            );
+        }
+        if id == Cntlid::DYNAMIC || id == Cntlid::ANY_STATIC {
+            let place = (subnqn, e.portid(), e.trtype().0, e.traddr().as_str().to_owned(), e.trsvcid().as_str().to_owned(), id.0);
+            let seen = format!("{who}: {} twice at port {}", place.0, place.1);
+            out.check(any.insert(place), req::DISC_LOG_11, seen, "one such entry for each port and address");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Admin and I/O commands as a host fills them in, against what the controller said of itself. [Base 2.0, 5; NVM Command Set 1.0, 3]
+
+use nvmf_spec::{Side, req};
+use nvmf_wire::admin::{Cns, Feature, GetLogPage, Identify, LogPage, SetFeatures};
+use nvmf_wire::connect::{Connect, ConnectData};
+use nvmf_wire::nvm::{Compare, Read};
+use nvmf_wire::sqe::{FabricsType, IoOpcode};
+use nvmf_wire::{Opcode, Qid, Sqe};
+
+use super::state::State;
+use super::{Out, event, property};
+
+pub(super) fn asked(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
+    event::limits(state, sqe, who, out);
+    out.check(sqe.cid().0 != 0xffff, req::SQE_03, format!("{who} with CID FFFFh"), "another, which the error log can name");
+    match sqe.fctype() {
+        Some(FabricsType::PROPERTY_GET | FabricsType::PROPERTY_SET) => property::asked(state, sqe, who, out),
+        Some(FabricsType::CONNECT) => connect(state, sqe, data, who, out),
+        Some(FabricsType::DISCONNECT) => {
+            let rest = sqe.as_bytes().get(24..40).into_iter().chain(sqe.as_bytes().get(48..64)).flatten().any(|b| *b != 0);
+            out.check(!rest && data.is_empty(), req::FAB_DISC_04, format!("{who} with SGL1 or bytes 63:48 set"), "0: no data");
+            let busy = state.session.outstanding().count();
+            out.check(busy == 0, req::FAB_DISC_08, format!("{who} with {busy} commands outstanding"), "none");
+        }
+        Some(_) => {}
+        None if state.session.is_admin() => admin(state, sqe, who, out),
+        None => io(state, sqe, who, out),
+    }
+    depth(state, sqe, who, out);
+}
+
+/// Queues without SQ flow control, and those that were deleted.
+fn depth(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
+    if state.session.flow_control_off()
+        && let Some(size) = state.session.queue_size()
+    {
+        let open = state.session.outstanding().count() as u64 + 1;
+        for which in [req::SQE_44, req::FAB_SQFC_12] {
+            out.check(open < size, which, format!("{who} makes {open} outstanding"), format!("fewer than {size}, the queue size"));
+        }
+    }
+    let gone = state.disconnected || state.session.outstanding().any(|c| c.sqe.fctype() == Some(FabricsType::DISCONNECT));
+    out.check(!gone, req::FAB_DISC_07, format!("{who} behind a Disconnect"), "nothing more on the queue");
+    if let Some(first) = state.half {
+        let right = sqe.fuse() == 2 && sqe.fctype().is_none();
+        for which in [req::NVM_FUSED_02, req::FAB_TRANS_16] {
+            out.check(
+                right,
+                which,
+                format!("{who} behind CID {first:#06x}, the first half of a fused operation"),
+                "its second half",
+            );
+        }
+    } else if sqe.fuse() == 2 && sqe.fctype().is_none() && !state.session.is_admin() {
+        for which in [req::NVM_FUSED_02, req::FAB_TRANS_16] {
+            out.add(which, format!("{who} is a second half with no first before it"), "the first half right before it");
+        }
+    }
+}
+
+fn admin(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
+    let nsid = sqe.nsid().0;
+    let free = |which, out: &mut Out| out.check(nsid == 0, which, format!("{who} with NSID {nsid:#x}"), "0, it is not used");
+    match sqe.opc() {
+        Opcode::KEEP_ALIVE => free(req::SQE_13, out),
+        Opcode::ABORT => {
+            let rest = sqe.as_bytes().get(44..64).is_some_and(|b| b.iter().any(|b| *b != 0));
+            out.check(nsid == 0 && !rest, req::ADM_ABORT_08, format!("{who} with NSID or CDW11 to 15 set"), "0");
+        }
+        Opcode::ASYNC_EVENT_REQUEST => {
+            let rest = sqe.as_bytes().get(40..64).is_some_and(|b| b.iter().any(|b| *b != 0));
+            out.check(nsid == 0 && !rest, req::ADM_AER_26, format!("{who} with NSID or CDW10 to 15 set"), "0");
+        }
+        Opcode::IDENTIFY => identify(&Identify::from_bytes(*sqe.as_bytes()), nsid, who, out),
+        Opcode::GET_LOG_PAGE => log(state, &GetLogPage::from_bytes(*sqe.as_bytes()), nsid, who, out),
+        Opcode::SET_FEATURES => feature(state, &SetFeatures::from_bytes(*sqe.as_bytes()), nsid, who, out),
+        _ => {}
+    }
+}
+
+fn identify(c: &Identify, nsid: u32, who: &str, out: &mut Out) {
+    let cns = Cns(c.cns());
+    let controllers =
+        [Cns::ATTACHED_CONTROLLERS, Cns::CONTROLLERS, Cns::PRIMARY_CONTROLLER, Cns::SECONDARY_CONTROLLERS, Cns::COMMAND_SETS];
+    let by_set = [
+        Cns::NAMESPACE_CSI,
+        Cns::CONTROLLER_CSI,
+        Cns::ACTIVE_NAMESPACES_CSI,
+        Cns::ALLOCATED_NAMESPACES_CSI,
+        Cns::ALLOCATED_NAMESPACE_CSI,
+    ];
+    // What later revisions added may use either field.
+    if cns.0 > Cns::COMMAND_SETS.0 || (0x09..0x10).contains(&cns.0) {
+        return;
+    }
+    let who = format!("{who} of CNS {:02x}h", cns.0);
+    out.check(
+        controllers.contains(&cns) || c.cntid() == 0,
+        req::ADM_IDENTIFY_07,
+        format!("{who} with CNTID {:#x}", c.cntid()),
+        "0",
+    );
+    out.check(by_set.contains(&cns) || c.csi() == 0, req::ADM_IDENTIFY_09, format!("{who} with CSI {:#x}", c.csi()), "0");
+    if cns == Cns::CONTROLLER {
+        out.check(nsid == 0, req::SQE_13, format!("{who} with NSID {nsid:#x}"), "0, it is not used");
+    }
+}
+
+fn log(state: &State, c: &GetLogPage, nsid: u32, who: &str, out: &mut Out) {
+    let who = format!("{who} of LID {:02x}h", c.lid());
+    out.check(c.ot() || c.lpo().is_multiple_of(4), req::ADM_LOG_03, format!("{who} at offset {}", c.lpo()), "a multiple of 4");
+    // Pages that no event leads to.
+    let quiet = matches!(LogPage(c.lid()), LogPage::SUPPORTED | LogPage::COMMAND_EFFECTS | LogPage::FEATURE_EFFECTS);
+    out.check(!quiet || !c.rae(), req::ADM_LOG_11, format!("{who} with RAE"), "0: no event leads to it");
+    let per_namespace = state.known.identify.as_ref().is_some_and(|i| i.lpa_smarts());
+    if LogPage(c.lid()) == LogPage::SMART && !per_namespace {
+        out.check(nsid == 0xffff_ffff || nsid == 0, req::ADM_LOG_27, format!("{who} with NSID {nsid}"), "FFFFFFFFh");
+    }
+}
+
+fn feature(state: &State, c: &SetFeatures, nsid: u32, who: &str, out: &mut Out) {
+    match Feature(c.fid()) {
+        Feature::NUMBER_OF_QUEUES => {
+            let late = state.known.queues.values().any(|stands| *stands);
+            out.check(!late, req::ADM_FEAT_24, format!("{who} of 07h while I/O queues stand"), "before the first of them");
+        }
+        Feature::ERROR_RECOVERY if c.value() & 0x1_0000 != 0 => {
+            let able = state.known.spaces.get(&nsid).is_none_or(|s| s.deallocate_error);
+            out.check(able, req::ADM_FEAT_54, format!("{who}: DULBE for NSID {nsid}"), "only with NSFEAT bit 2");
+        }
+        _ => {}
+    }
+}
+
+fn io(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
+    let known = &state.known;
+    if known.who.is_some() && state.trusts(Side::Controller) {
+        for which in [req::FAB_QUEUE_09, req::RESET_11] {
+            let ready = known.ready || known.enable == super::known::Enable::Unknown;
+            out.check(ready, which, format!("{who} while CSTS.RDY was not read as 1"), "only when the controller is ready");
+        }
+    }
+    let read = Read::from_bytes(*sqe.as_bytes());
+    let opcode = IoOpcode(sqe.opc().0);
+    let prinfo = read.prinfo();
+    match opcode {
+        IoOpcode::READ | IoOpcode::WRITE => {
+            let blocks = read.nlb().count();
+            if let (Some(most), Some(space)) = (known.mdts(), known.spaces.get(&sqe.nsid().0)) {
+                let bytes = blocks * space.block;
+                for which in [req::NVM_RW_07, req::FAB_IDENT_11] {
+                    out.check(bytes <= most, which, format!("{who} of {bytes} bytes"), format!("{most} at most, by MDTS"));
+                }
+            }
+        }
+        IoOpcode::COMPARE => {
+            let action = Compare::from_bytes(*sqe.as_bytes()).prinfo() & 8 != 0;
+            out.check(!action, req::NVM_RW_19, format!("{who} with PRACT"), "0");
+        }
+        IoOpcode::WRITE_ZEROES => {
+            out.check(
+                prinfo & 7 == 0 && !read.stc(),
+                req::NVM_RW_21,
+                format!("{who} with PRCHK {:03b}b, STC {}", prinfo & 7, read.stc()),
+                "0",
+            );
+        }
+        _ => {}
+    }
+    if let Some(i) = &known.identify {
+        let most = (u64::from(i.ioccsz()) * 16).saturating_sub(64);
+        let sgl = sqe.sgl1();
+        let inside = if sgl.is_in_capsule() { u64::from(sgl.len()) } else { 0 };
+        for which in [req::TCP_CAPSULE_06, req::TCP_CAPSULE_07, req::FAB_TRANS_08, req::SQE_29] {
+            out.check(
+                inside <= most,
+                which,
+                format!("{who} with {inside} bytes in its capsule"),
+                format!("{most} at most, by IOCCSZ"),
+            );
+        }
+    }
+}
+
+/// A Connect against the association that it names.
+fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
+    let c = Connect::from_bytes(*sqe.as_bytes());
+    let known = &state.known;
+    let entries = c.sqsize().count();
+    if let Ok(d) = ConnectData::read(data) {
+        names(&d, who, out);
+    }
+    if c.qid() == Qid::ADMIN {
+        let seen = format!("{who} of {entries} entries on the Admin Queue");
+        return out.check(entries <= 4096, req::FAB_QUEUE_14, seen, "4096 at most");
+    }
+    let (Some(w), Ok(d)) = (&known.who, ConnectData::read(data)) else { return };
+    let same = d.hostid() == w.hostid && d.hostnqn().as_str() == w.hostnqn;
+    out.check(
+        same,
+        req::FAB_CONNECT_24,
+        format!("{who}: another host than that of controller {}", w.cntlid.0),
+        "the host of the association",
+    );
+    if !same || !state.trusts(Side::Controller) {
+        return;
+    }
+    let up = known.ready || known.enable == super::known::Enable::Unknown;
+    for which in [req::FAB_CONNECT_22, req::FAB_QUEUE_11] {
+        out.check(up, which, format!("{who} before CSTS.RDY was read as 1"), "a controller that is ready");
+    }
+    if let Some(cap) = known.cap {
+        let most = cap.mqes().count();
+        out.check(
+            entries <= most,
+            req::FAB_QUEUE_14,
+            format!("{who} of {entries} entries"),
+            format!("{most} at most, by CAP.MQES"),
+        );
+    }
+    if let Some(cc) = known.cc.filter(|c| c.en()) {
+        let sizes = (cc.iosqes(), cc.iocqes());
+        out.check(sizes == (6, 4), req::RESET_15, format!("{who} with IOSQES {}, IOCQES {}", sizes.0, sizes.1), "6 and 4");
+    }
+}
+
+/// Host and subsystem name: UTF-8, ended by a NUL, of one of the forms. [Base 2.0, 4.5]
+fn names(d: &ConnectData, who: &str, out: &mut Out) {
+    let bytes = d.as_bytes();
+    for (name, field) in [("SUBNQN", bytes.get(256..512)), ("HOSTNQN", bytes.get(512..768))] {
+        let field = field.unwrap_or(&[]);
+        let end = field.iter().position(|b| *b == 0);
+        let text = field.get(..end.unwrap_or(field.len())).unwrap_or(&[]);
+        let seen = format!("{who}: {name} {:?}", String::from_utf8_lossy(text));
+        out.check(end.is_some() && std::str::from_utf8(text).is_ok(), req::NQN_01, seen.clone(), "UTF-8, ended by a NUL");
+        out.check(text.len() <= 223 || end.is_none(), req::NQN_02, format!("{who}: {name} of {} bytes", text.len()), "223 at most");
+        if end.is_none() {
+            continue;
+        }
+        out.check(text.starts_with(b"nqn."), req::NQN_03, seen.clone(), "nqn. at its head");
+        if let Some(uuid) = text.strip_prefix(b"nqn.2014-08.org.nvmexpress:uuid:") {
+            out.check(is_uuid(uuid), req::NQN_06, seen, "a UUID of 8-4-4-4-12 hexadecimal digits");
+        }
+    }
+}
+
+fn is_uuid(text: &[u8]) -> bool {
+    let dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+    text.len() == 36 && text.iter().enumerate().all(|(at, b)| if dash(at) { *b == b'-' } else { b.is_ascii_hexdigit() })
+}
