@@ -151,16 +151,7 @@ const UNCAUGHT: &[(&str, &str)] = &[
     ("admin/log/ana", "skipped: the reference target has no ANA"),
     ("fabrics/connect/cntlid-static", "skipped: the reference target's controllers are dynamic"),
     ("fabrics/property/nssr", "skipped: the reference target has no NVM subsystem reset"),
-    ("fabrics/queue/admin-lost", "the end of one connection on the end of another: a tap has one connection"),
-    ("fabrics/queue/io-lost", "as the one before"),
     ("tcp/icreq/answered", "without it no peer can be probed, and nothing runs"),
-    ("tcp/icreq/nothing-after", "a tap answers PDUs, it does not speak unasked"),
-    ("tcp/icreq/speaks-second", "as the one before"),
-    ("tcp/icreq/split", "a tap sees PDUs, not segments"),
-    ("tcp/icreq/unfinished", "a tap sees whole PDUs"),
-    ("tcp/pdu/split", "a tap sees PDUs, not segments"),
-    ("tcp/pdu/unfinished", "a tap sees whole PDUs"),
-    ("tcp/term/plen-short", "what is shorter than its header is no PDU to a tap"),
 ];
 
 #[test]

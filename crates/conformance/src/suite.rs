@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nvmf_scenario::ast::{Case, Check, ClassWord, Expr, Fault, Scenario, Script};
-use nvmf_scenario::{ScriptError, parse};
+use nvmf_scenario::{ScriptError, parse, transport};
 
 use crate::verdict::Class;
 
@@ -189,6 +189,11 @@ impl SuiteCheck {
             (ClassWord::Safe, Some(_)) => Class::Writes,
             (ClassWord::Safe, None) => Class::Safe,
         }
+    }
+
+    /// Whether it can be played over TCP alone: it speaks of PDUs, not only of capsules.
+    pub fn is_of_tcp(&self) -> bool {
+        transport::is_of_tcp(&self.script)
     }
 
     /// Requirement ids.

@@ -156,6 +156,7 @@ impl Sim {
             Arrival::ToController(bytes) => l.backlog.push_back(bytes),
             Arrival::ToHost(bytes) if l.released => l.queued[DOWN] -= bytes.len(),
             Arrival::ToHost(bytes) => l.inbox.push_back(bytes),
+            Arrival::HostGone if l.tap.as_mut().is_some_and(|tap| tap.hides_end(Side::Host)) => {}
             Arrival::HostGone if !l.done => {
                 // What the controller had to say is on its way already; then its end closes too.
                 l.done = true;

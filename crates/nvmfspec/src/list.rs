@@ -105,6 +105,8 @@ pub struct Row {
     pub class: &'static str,
     pub says: String,
     pub cites: Vec<String>,
+    /// `any`, or the only one over which it can be played.
+    pub transport: &'static str,
     pub file: String,
 }
 
@@ -115,6 +117,7 @@ impl Row {
             class: class_word(item.check.class()),
             says: item.check.script.says.clone(),
             cites: item.check.cites(),
+            transport: if item.check.is_of_tcp() { "tcp" } else { "any" },
             file: item.check.file.clone(),
         }
     }
@@ -123,7 +126,7 @@ impl Row {
     fn of_fault(fault: &SuiteFault) -> Self {
         let SuiteFault { script, file } = fault;
         let cites = script.breaks.iter().map(|id| id.it.clone()).collect();
-        Self { id: script.id.clone(), class: "fault", says: script.says.clone(), cites, file: file.clone() }
+        Self { id: script.id.clone(), class: "fault", says: script.says.clone(), cites, transport: "tcp", file: file.clone() }
     }
 }
 
@@ -131,9 +134,11 @@ impl Row {
 pub fn plain(rows: &[Row], what: &str) -> String {
     let width = rows.iter().map(|row| row.id.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
-    for Row { id, class, says, cites, .. } in rows {
-        let _ = writeln!(text, "{id:width$}  {class:11}  {says} [{}]", cites.join(", "));
+    for Row { id, class, says, cites, transport, .. } in rows {
+        let _ = writeln!(text, "{id:width$}  {class:11}  {transport}  {says} [{}]", cites.join(", "));
     }
-    let _ = writeln!(text, "{} {what}{}", rows.len(), if rows.len() == 1 { "" } else { "s" });
+    let any = rows.iter().filter(|row| row.transport == "any").count();
+    let _ = write!(text, "{} {what}{}", rows.len(), if rows.len() == 1 { "" } else { "s" });
+    let _ = if any > 0 { writeln!(text, ", {any} of them over any transport") } else { writeln!(text) };
     text
 }

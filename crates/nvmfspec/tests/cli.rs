@@ -215,6 +215,10 @@ fn lists() {
     assert!(rows.len() >= 60, "{}", rows.len());
     let ids: Vec<&str> = rows.iter().filter_map(|row| row["id"].as_str()).collect();
     assert!(ids.is_sorted() && ids.len() == rows.len());
+    // The protocol itself, which other transports carry as well.
+    let any = rows.iter().filter(|row| row["transport"] == "any").count();
+    assert!(any >= 120, "{any}");
+    assert!(stdout(&nvmfspec(&["list"])).ends_with(&format!("{} checks, {any} of them over any transport\n", rows.len())));
     let some = stdout(&nvmfspec(&["list", "tcp/icreq"]));
     let count = ids.iter().filter(|id| id.starts_with("tcp/icreq/")).count();
     assert_eq!(some.lines().last(), Some(format!("{count} checks").as_str()));

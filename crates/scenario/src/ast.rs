@@ -362,7 +362,8 @@ pub struct Fault {
     pub place: Place,
 }
 
-/// `on c2h R2T [cond…] [#N]: action…`.
+/// `on c2h R2T [cond…] [#N]: action…`. Two names stand for what is no PDU: `end` (the host ended the connection) and `wait` (the host's
+/// next PDU is not whole after 100 ms).
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// True for controller to host.

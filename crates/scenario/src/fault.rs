@@ -22,6 +22,8 @@ pub struct FaultTap {
     commands: Commands,
     /// PDUs held back, by direction.
     held: [VecDeque<Bytes>; 2],
+    /// Pieces in which the PDU came.
+    pieces: usize,
 }
 
 /// Most PDUs held back in one direction; more go out at once.
@@ -35,6 +37,7 @@ impl FaultTap {
             rules: fault.rules.clone(),
             commands: Commands::new(),
             held: [VecDeque::new(), VecDeque::new()],
+            pieces: 1,
         }
     }
 
@@ -44,7 +47,25 @@ impl FaultTap {
             return false;
         }
         let command = self.commands.of(pdu);
-        command.is(rule.command.as_deref()) && rule.conds.iter().all(|c| holds(pdu, c, &command))
+        let holds = |c: &Cond| match c.name.as_str() {
+            "pieces" => is(self.pieces as u64, c),
+            _ => holds(pdu, c, &command),
+        };
+        command.is(rule.command.as_deref()) && rule.conds.iter().all(holds)
+    }
+
+    /// Of a PDU whose parts cannot be told: what a rule answers where its name and bytes fit, told with `malformed=1`.
+    fn malformed(&mut self, from: Side, bytes: Bytes) -> Vec<TapOutput> {
+        let name = bytes.first().and_then(|t| PduType(*t).name()).unwrap_or("PDU");
+        let mut out = Vec::new();
+        for rule in &self.rules {
+            let here = rule.from_controller == (from == Side::Controller) && (rule.pdu == "any" || rule.pdu == name);
+            if here && !rule.conds.is_empty() && rule.conds.iter().all(|c| c.name == "malformed" && is(1, c)) {
+                out.extend(rule.actions.iter().filter_map(made_up));
+            }
+        }
+        out.push(TapOutput::Pass(bytes));
+        out
     }
 
     fn act(&mut self, action: &Action, from: Side, pdu: &mut Pdu, out: &mut Vec<TapOutput>) -> Kept {
@@ -129,7 +150,7 @@ fn one_has(layouts: impl IntoIterator<Item = &'static Layout>, field: &str) -> b
 impl Tap for FaultTap {
     fn pdu(&mut self, from: Side, bytes: Bytes) -> Vec<TapOutput> {
         let Ok(mut pdu) = Pdu::parse(&bytes) else {
-            return vec![TapOutput::Pass(bytes)];
+            return self.malformed(from, bytes);
         };
         if from == Side::Host {
             self.commands.note(&pdu);
@@ -161,6 +182,43 @@ impl Tap for FaultTap {
             out.extend(self.held[usize::from(from == Side::Controller)].drain(..).map(TapOutput::Pass));
         }
         out
+    }
+
+    fn came_in(&mut self, pieces: usize) {
+        self.pieces = pieces;
+    }
+
+    fn hides_end(&mut self, by: Side) -> bool {
+        by == Side::Host && self.rules.iter().any(|rule| rule.pdu == "end")
+    }
+
+    fn is_impatient(&self) -> bool {
+        self.rules.iter().any(|rule| rule.pdu == "wait")
+    }
+
+    fn waiting(&mut self, pdus: u64, bytes: usize) -> Vec<TapOutput> {
+        let holds = |c: &Cond| match c.name.as_str() {
+            "pdus" => is(pdus, c),
+            "bytes" => is(bytes as u64, c),
+            _ => false,
+        };
+        let due = self.rules.iter().filter(|rule| rule.pdu == "wait" && rule.conds.iter().all(holds));
+        due.flat_map(|rule| &rule.actions).filter_map(made_up).collect()
+    }
+}
+
+/// Whether a number that is no field of a PDU is as a condition wants it.
+fn is(seen: u64, c: &Cond) -> bool {
+    let want = Scope(&BTreeMap::new()).eval(&c.value);
+    want.is_ok_and(|w| compare(&Val::Int(seen), c.op, &w).unwrap_or(false))
+}
+
+/// What an action sends or does without a PDU to act on.
+fn made_up(action: &Action) -> Option<TapOutput> {
+    match action {
+        Action::Answer(name, with) => answer(name, with).map(TapOutput::Answer),
+        Action::Close => Some(TapOutput::Close),
+        _ => None,
     }
 }
 
@@ -296,6 +354,32 @@ mod tests {
         {
             tap(rule);
         }
+    }
+
+    #[test]
+    fn what_is_no_pdu_has_actions_of_its_own() {
+        for (rule, column, expected) in [
+            ("on h2c end: close", 15, "drop"),
+            ("on h2c wait pdus=0: drop", 23, "answer or close"),
+            ("on c2h end: drop", 10, "a PDU"),
+        ] {
+            let e = crate::parse::parse("f", &format!("fault f\n  says \"x\"\n  {rule}\n")).unwrap_err();
+            assert!(e.place.column == column && e.what.contains(expected), "{rule}: {} {}", e.place.column, e.what);
+        }
+        let mut hides = tap("on h2c end: drop");
+        assert!(hides.hides_end(Side::Host) && !hides.hides_end(Side::Controller) && !hides.is_impatient());
+        let mut waits = tap("on h2c wait pdus=1 bytes>0: close");
+        assert!(waits.is_impatient() && !waits.hides_end(Side::Host));
+        assert_eq!((waits.waiting(0, 1), waits.waiting(1, 0), waits.waiting(1, 5)), (vec![], vec![], vec![TapOutput::Close]));
+    }
+
+    #[test]
+    fn what_is_shorter_than_its_header_is_answered_by_name() {
+        let mut t = tap("on h2c H2CTermReq malformed=1: close");
+        let short = |ptype: u8| Bytes::from(vec![ptype, 0, 24, 0, 8, 0, 0, 0]);
+        assert_eq!(t.pdu(Side::Host, short(2)), [TapOutput::Close, TapOutput::Pass(short(2))]);
+        assert_eq!(t.pdu(Side::Host, short(4)), [TapOutput::Pass(short(4))]);
+        assert_eq!(t.pdu(Side::Controller, short(2)), [TapOutput::Pass(short(2))]);
     }
 
     fn r2t(r2tl: u32) -> Bytes {

@@ -12,6 +12,7 @@ pub mod golden;
 pub mod parse;
 pub mod pattern;
 pub mod player;
+pub mod transport;
 pub mod value;
 
 pub use error::ScriptError;

@@ -1,5 +1,6 @@
 //! Puts a [`Tap`] between a byte stream and its two ends: cuts the stream into PDUs, and holds back what is to come late.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
@@ -32,9 +33,16 @@ impl Piped {
 /// Most bytes held back at once; what is to come late beyond that comes now.
 const LATE_MAX: usize = 64 << 20;
 
+/// How long an impatient tap waits for the host's next PDU.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// One direction of the stream.
 struct Way {
     framer: Framer,
+    /// PDUs that were whole.
+    pdus: u64,
+    /// Pieces that the bytes in the framer came in.
+    pieces: usize,
     /// The stream cannot be cut into PDUs any more.
     lost: bool,
 }
@@ -49,6 +57,9 @@ pub struct TapPipe {
     late: BTreeMap<(Instant, u64), Piped>,
     late_bytes: usize,
     count: u64,
+    /// Since when an impatient tap waits for the host; for ever where it was told already.
+    waiting: Option<Instant>,
+    told: bool,
     /// The tap closed the connection: nothing that comes after it passes.
     closed: bool,
 }
@@ -56,7 +67,7 @@ pub struct TapPipe {
 impl TapPipe {
     /// A pipe around `tap`.
     pub fn new(tap: Box<dyn Tap>) -> Self {
-        let way = || Way { framer: Framer::new(LONGEST), lost: false };
+        let way = || Way { framer: Framer::new(LONGEST), pdus: 0, pieces: 0, lost: false };
         Self {
             tap,
             host: way(),
@@ -65,13 +76,15 @@ impl TapPipe {
             late: BTreeMap::new(),
             late_bytes: 0,
             count: 0,
+            waiting: None,
+            told: false,
             closed: false,
         }
     }
 
     /// Bytes that `from` sent, in any pieces.
     pub fn push(&mut self, now: Instant, from: Side, bytes: &[u8]) {
-        let way = match from {
+        let mut way = match from {
             Side::Host => &mut self.host,
             Side::Controller => &mut self.controller,
         };
@@ -79,40 +92,80 @@ impl TapPipe {
             return;
         }
         way.framer.push(bytes);
+        way.pieces += 1;
+        if from == Side::Host {
+            (self.waiting, self.told) = (Some(now), false);
+        }
         while !way.lost {
             if way.framer.oversize().is_some() {
                 way.lost = true;
                 break;
             }
             let Some(pdu) = way.framer.next_pdu() else { break };
-            for output in self.tap.pdu(from, pdu) {
-                let (delay, piped) = match output {
-                    TapOutput::Pass(b) => (None, Piped::To(other(from), b)),
-                    TapOutput::Late(by, b) => (Some(by), Piped::To(other(from), b)),
-                    TapOutput::Answer(b) => (None, Piped::To(from, b)),
-                    TapOutput::Close => {
-                        self.ready.push_back(Piped::Close);
-                        self.closed = true;
-                        return;
-                    }
-                };
-                match delay {
-                    Some(by) if self.late_bytes + piped.len() <= LATE_MAX => {
-                        self.count += 1;
-                        self.late_bytes += piped.len();
-                        self.late.insert((now + by, self.count), piped);
-                    }
-                    _ => self.ready.push_back(piped),
+            way.pdus += 1;
+            self.tap.came_in(way.pieces);
+            // what is left came with the end of this one
+            way.pieces = usize::from(!way.framer.is_empty());
+            let outputs = self.tap.pdu(from, pdu);
+            for output in outputs {
+                if !self.take(now, from, output) {
+                    return;
                 }
             }
+            way = match from {
+                Side::Host => &mut self.host,
+                Side::Controller => &mut self.controller,
+            };
         }
         if way.lost && !way.framer.is_empty() {
             self.ready.push_back(Piped::To(other(from), way.framer.take_rest()));
         }
     }
 
+    /// One thing that the tap wants done about what `from` sent; false where nothing comes after it.
+    fn take(&mut self, now: Instant, from: Side, output: TapOutput) -> bool {
+        let (delay, piped) = match output {
+            TapOutput::Pass(b) => (None, Piped::To(other(from), b)),
+            TapOutput::Late(by, b) => (Some(by), Piped::To(other(from), b)),
+            TapOutput::Answer(b) => (None, Piped::To(from, b)),
+            TapOutput::Close => {
+                self.ready.push_back(Piped::Close);
+                self.closed = true;
+                return false;
+            }
+        };
+        match delay {
+            Some(by) if self.late_bytes + piped.len() <= LATE_MAX => {
+                self.count += 1;
+                self.late_bytes += piped.len();
+                self.late.insert((now + by, self.count), piped);
+            }
+            _ => self.ready.push_back(piped),
+        }
+        true
+    }
+
+    /// True where the other side is not to notice that `by` ended the connection.
+    pub fn hides_end(&mut self, by: Side) -> bool {
+        self.tap.hides_end(by)
+    }
+
+    /// Tells an impatient tap once of each PDU of the host that does not come.
+    fn wait(&mut self, now: Instant) {
+        if !self.tap.is_impatient() || self.told || self.closed {
+            return;
+        }
+        if *self.waiting.get_or_insert(now) + PATIENCE <= now {
+            self.told = true;
+            for output in self.tap.waiting(self.host.pdus, self.host.framer.len()) {
+                self.take(now, Side::Host, output);
+            }
+        }
+    }
+
     /// What is due now.
     pub fn poll(&mut self, now: Instant) -> Option<Piped> {
+        self.wait(now);
         if let Some(p) = self.ready.pop_front() {
             return Some(p);
         }
@@ -123,7 +176,13 @@ impl TapPipe {
 
     /// When [`TapPipe::poll`] has something again.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.ready.is_empty() { self.late.keys().next().map(|(at, _)| *at) } else { Some(Instant::START) }
+        if !self.ready.is_empty() {
+            return Some(Instant::START);
+        }
+        let impatient = self.tap.is_impatient() && !self.told && !self.closed;
+        // before the first look there is no begin to count from
+        let waiting = impatient.then(|| self.waiting.map_or(Instant::START, |since| since + PATIENCE));
+        self.late.keys().next().map(|(at, _)| *at).into_iter().chain(waiting).min()
     }
 }
 
@@ -165,6 +224,58 @@ mod tests {
         assert_eq!(p.poll(Instant(5)), Some(out));
         p.push(Instant(6), Side::Controller, &pdu);
         assert_eq!(p.poll(Instant(6)), Some(Piped::Close));
+    }
+
+    #[derive(Default)]
+    struct Impatient {
+        pieces: usize,
+    }
+
+    impl Tap for Impatient {
+        fn pdu(&mut self, _: Side, _: Bytes) -> Vec<TapOutput> {
+            vec![TapOutput::Pass(vec![self.pieces as u8].into())]
+        }
+
+        fn came_in(&mut self, pieces: usize) {
+            self.pieces = pieces;
+        }
+
+        fn is_impatient(&self) -> bool {
+            true
+        }
+
+        fn waiting(&mut self, pdus: u64, bytes: usize) -> Vec<TapOutput> {
+            vec![TapOutput::Answer(vec![pdus as u8, bytes as u8].into())]
+        }
+    }
+
+    #[test]
+    fn an_impatient_tap_is_told_once_of_each_pdu_that_does_not_come() {
+        let mut p = TapPipe::new(Box::<Impatient>::default());
+        let host = |b: &[u8]| Some(Piped::To(Side::Host, Bytes::copy_from_slice(b)));
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        assert_eq!((p.poll(at(5)), p.poll_timeout()), (None, Some(at(105))));
+        assert_eq!((p.poll(at(104)), p.poll(at(105)), p.poll(at(900))), (None, host(&[0, 0]), None));
+        assert_eq!(p.poll_timeout(), None);
+        let pdu = [4, 0, 8, 0, 9, 0, 0, 0, 7];
+        p.push(at(1000), Side::Host, &pdu);
+        p.push(at(1050), Side::Host, &pdu[..3]);
+        assert_eq!(p.poll(at(1100)), Some(Piped::To(Side::Controller, Bytes::from_static(&[1]))));
+        assert_eq!((p.poll(at(1149)), p.poll(at(1150)), p.poll_timeout()), (None, host(&[1, 3]), None));
+    }
+
+    #[test]
+    fn pieces_are_counted_for_each_pdu() {
+        let mut p = TapPipe::new(Box::<Impatient>::default());
+        let two = [[4, 0, 8, 0, 9, 0, 0, 0, 7]; 2].concat();
+        let mut seen = Vec::new();
+        for piece in [&two[..2], &two[2..5], &two[5..12], &two[12..], &two] {
+            p.push(Instant(0), Side::Controller, piece);
+            while let Some(Piped::To(Side::Host, b)) = p.poll(Instant(0)) {
+                seen.push(b[0]);
+            }
+        }
+        assert_eq!(seen, [3, 2, 1, 1]);
     }
 
     #[test]

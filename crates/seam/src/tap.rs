@@ -31,4 +31,27 @@ pub trait Tap: Send {
     /// What becomes of `pdu`, sent by `from`. No output drops it. The tap keeps digests right where it changes a PDU, unless a wrong
     /// digest is what it is for.
     fn pdu(&mut self, from: Side, pdu: Bytes) -> Vec<TapOutput>;
+
+    /// Told before [`Tap::pdu`]: in how many pieces that PDU came.
+    fn came_in(&mut self, pieces: usize) {
+        let _ = pieces;
+    }
+
+    /// True where the other side is not to notice that `by` ended the connection.
+    fn hides_end(&mut self, by: Side) -> bool {
+        let _ = by;
+        false
+    }
+
+    /// Whether [`Tap::waiting`] is to be called. It has to be the same for the whole life of a tap.
+    fn is_impatient(&self) -> bool {
+        false
+    }
+
+    /// The host's next PDU has not been whole for 100 ms: `pdus` of the host went before, and `bytes` of it are there. What comes of it can
+    /// be an answer or a close.
+    fn waiting(&mut self, pdus: u64, bytes: usize) -> Vec<TapOutput> {
+        let _ = (pdus, bytes);
+        Vec::new()
+    }
 }

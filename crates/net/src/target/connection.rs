@@ -46,6 +46,8 @@ struct Task {
     tap: Option<TapPipe>,
     stores: (UnboundedSender<StoreDone>, UnboundedReceiver<StoreDone>),
     closing: bool,
+    /// The host ended its direction, and the tap hides that.
+    deaf: bool,
     /// When a connection that is to end, and whose host does not read, is reset.
     reset_due: Option<Instant>,
 }
@@ -63,6 +65,7 @@ pub(super) async fn serve(shared: Arc<Shared>, id: ConnectionId, mail: Unbounded
         tap,
         stores: unbounded_channel(),
         closing: false,
+        deaf: false,
         reset_due: None,
     });
     let end = task.run().await;
@@ -188,7 +191,7 @@ impl Task {
         let tap = self.tap.as_ref().and_then(TapPipe::poll_timeout);
         let due = [self.engine.poll_timeout(), tap, self.reset_due].into_iter().flatten().min();
         let moment = due.map(|d| self.shared.moment(d));
-        let reading = self.engine.can_receive() && !self.out.is_full();
+        let reading = self.engine.can_receive() && !self.out.is_full() && !self.deaf;
         tokio::select! {
             r = self.stream.readable(), if reading => match r {
                 Ok(()) => return self.read(),
@@ -212,6 +215,10 @@ impl Task {
         SCRATCH.with_borrow_mut(|scratch| {
             for _ in 0..READS {
                 match self.stream.try_read(scratch) {
+                    Ok(0) if self.tap.as_mut().is_some_and(|tap| tap.hides_end(Side::Host)) => {
+                        self.deaf = true;
+                        return None;
+                    }
                     Ok(0) => return Some(End::Lost),
                     Ok(n) => {
                         let bytes = scratch.get(..n).unwrap_or(&[]);

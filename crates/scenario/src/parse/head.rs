@@ -192,16 +192,25 @@ fn rule(c: &mut Cursor<'_>, place: Place) -> Result<Rule, Fault> {
         "h2c" => false,
         _ => return Err(here.fault("c2h or h2c")),
     };
-    let pdu = pdu_name(c)?;
-    let command = command_of(c, &pdu)?;
-    let conds = conds(c)?;
-    let nth = if c.eat_mark("#") { Some(c.number()?) } else { None };
+    let event = ["end", "wait"].into_iter().find(|name| !from_controller && c.eat(name));
+    let pdu = event.map_or_else(|| pdu_name(c), |name| Ok(name.to_owned()))?;
+    let command = if event.is_some() { None } else { command_of(c, &pdu)? };
+    let conds = if event == Some("end") { Vec::new() } else { conds(c)? };
+    let nth = if event.is_none() && c.eat_mark("#") { Some(c.number()?) } else { None };
     if !c.eat_mark(":") {
         return Err(c.fault("`:` and an action"));
     }
-    let mut actions = vec![action(c)?];
-    while c.eat_mark(";") {
-        actions.push(action(c)?);
+    let mut actions = Vec::new();
+    loop {
+        let here = c.clone();
+        let one = action(c)?;
+        if !matches!((event, &one), (Some("end"), Action::Drop) | (Some("wait"), Action::Answer(..) | Action::Close) | (None, _)) {
+            return Err(here.fault(if event == Some("end") { "drop" } else { "answer or close" }));
+        }
+        actions.push(one);
+        if !c.eat_mark(";") {
+            break;
+        }
     }
     Ok(Rule { from_controller, pdu, command, conds, nth, actions, place })
 }
