@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nvmf_scenario::parse::parse;
+use nvmfspec_benches::{MEASUREMENT, WARM_UP};
 
 const FILES: [(&str, &str); 2] = [
     ("icreq.check", include_str!("../../tests/checks/tcp/icreq.check")),
@@ -20,5 +21,9 @@ fn scripts(c: &mut Criterion) {
     g.finish();
 }
 
-criterion_group!(benches, scripts);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(WARM_UP).measurement_time(MEASUREMENT);
+    targets = scripts
+}
 criterion_main!(benches);

@@ -5,8 +5,8 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nvmf_wire::tcp::{C2hData, Digests, Framer, Pdu, PduHead, PduType, crc32c};
-use nvmf_wire::{Cid, Cqe, SglDescriptor, Status, Structure, nvm};
-use nvmfspec_benches::io;
+use nvmf_wire::{Cid, Cqe, Nsid, Opcode, SglDescriptor, Sqe, Status, Structure, ZeroBased16, nvm};
+use nvmfspec_benches::{MEASUREMENT, WARM_UP, io};
 
 fn le16(b: &[u8; 64], at: usize) -> u16 {
     u16::from_le_bytes([b[at], b[at + 1]])
@@ -50,6 +50,75 @@ fn cqe(c: &mut Criterion) {
             let b = black_box(&bytes);
             let two = |at: usize| u16::from_le_bytes([b[at], b[at + 1]]);
             (u32::from_le_bytes([b[0], b[1], b[2], b[3]]), two(8), two(12), two(14) >> 1)
+        });
+    });
+    g.finish();
+}
+
+fn sqe_encode(c: &mut Criterion) {
+    let mut g = c.benchmark_group("sqe-encode");
+    g.bench_function("table", |b| {
+        b.iter(|| {
+            let (cid, slba, nlb) = black_box((Cid(0x1234), 0x1234_5678u64, ZeroBased16(7)));
+            let read = nvm::Read::new().with(|s| s.slba(slba).nlb(nlb));
+            let sqe = Sqe::from_bytes(*read.as_bytes()).with(|s| s.opc(Opcode(2)).cid(cid).nsid(Nsid(1)).psdt(1));
+            *sqe.with_sgl1(SglDescriptor::transport(4096)).as_bytes()
+        });
+    });
+    g.bench_function("baseline-stores", |b| {
+        b.iter(|| {
+            let (cid, slba, nlb) = black_box((0x1234u16, 0x1234_5678u64, 7u16));
+            let mut s = [0u8; 64];
+            (s[0], s[1], s[39]) = (2, 1 << 6, 0x5a);
+            s[2..4].copy_from_slice(&cid.to_le_bytes());
+            s[4..8].copy_from_slice(&1u32.to_le_bytes());
+            s[32..36].copy_from_slice(&4096u32.to_le_bytes());
+            s[40..48].copy_from_slice(&slba.to_le_bytes());
+            s[48..50].copy_from_slice(&nlb.to_le_bytes());
+            s
+        });
+    });
+    g.finish();
+}
+
+fn cqe_encode(c: &mut Criterion) {
+    let mut g = c.benchmark_group("cqe-encode");
+    g.bench_function("table", |b| {
+        b.iter(|| {
+            let (cid, sqhd) = black_box((Cid(0x1234), 7u16));
+            *Cqe::of(cid, Status::SUCCESS, sqhd).as_bytes()
+        });
+    });
+    g.bench_function("baseline-stores", |b| {
+        b.iter(|| {
+            let (cid, sqhd) = black_box((0x1234u16, 7u16));
+            let mut s = [0u8; 16];
+            s[8..10].copy_from_slice(&sqhd.to_le_bytes());
+            s[12..14].copy_from_slice(&cid.to_le_bytes());
+            s
+        });
+    });
+    g.finish();
+}
+
+fn head_decode(c: &mut Criterion) {
+    let mut g = c.benchmark_group("c2hdata-head-decode");
+    let mut bytes = *C2hData::new().with(|s| s.cccid(Cid(0x1234)).datao(4096).datal(8192).last(true)).as_bytes();
+    let common = PduHead::new().with(|s| s.ptype(PduType::C2H_DATA).hlen(24).pdo(24).plen(8216));
+    (bytes[0], bytes[2], bytes[3]) = (PduType::C2H_DATA.0, 24, 24);
+    bytes[4..8].copy_from_slice(&common.as_bytes()[4..]);
+    g.bench_function("fields", |b| {
+        b.iter(|| {
+            let bytes = &black_box(&bytes)[..];
+            let (head, data) = (PduHead::read(bytes).expect("long enough"), C2hData::read(bytes).expect("long enough"));
+            (head.ptype(), head.hlen(), head.pdo(), head.plen(), data.cccid(), data.datao(), data.datal(), data.last())
+        });
+    });
+    g.bench_function("baseline-loads", |b| {
+        b.iter(|| {
+            let b = black_box(&bytes);
+            let four = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+            (b[0], b[2], b[3], four(4), u16::from_le_bytes([b[8], b[9]]), four(12), four(16), b[1] & 4 != 0)
         });
     });
     g.finish();
@@ -128,5 +197,9 @@ fn framer(c: &mut Criterion) {
     g.finish();
 }
 
-criterion_group!(benches, sqe, cqe, head, digest, framer);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().warm_up_time(WARM_UP).measurement_time(MEASUREMENT);
+    targets = sqe, sqe_encode, cqe, cqe_encode, head_decode, head, digest, framer
+}
 criterion_main!(benches);

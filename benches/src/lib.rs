@@ -1,17 +1,21 @@
-//! What the benches share: a controller in memory with one I/O queue on it, and nothing else between the bytes and the engine; and
-//! for the benches over sockets a [`lean`] host, the [`raw`] loop beside it and the [`round`]s of both.
+//! What the benches share: a controller in memory with one I/O queue on it ([`Rig`]), both ends of an association in memory
+//! ([`pair`]), and nothing else between the bytes and the engine; and for the benches over sockets a [`lean`] host, the [`raw`] loop
+//! beside it and the [`round`]s of both.
 //!
-//! `cargo bench -p nvmfspec-benches` runs those in memory, `cargo xtask bench` those over sockets. Each measurement has a baseline beside it in the same run, as far as there is one:
-//! numbers of different machines, or of the same machine at different hours, say little alone.
+//! `cargo bench -p nvmfspec-benches` runs those in memory, `cargo xtask bench` those over sockets. Each measurement has a baseline
+//! beside it in the same run, as far as there is one: numbers of different machines, or of the same machine at different hours, say
+//! little alone.
 
 pub mod counting;
 pub mod lean;
+pub mod pair;
 pub mod pdu;
 pub mod raw;
 pub mod round;
 pub mod served;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use nvmf_engine::controller::{Hub, NewNamespace, Port};
@@ -25,7 +29,22 @@ pub use pdu::io;
 
 /// The NQN of the subsystem that is measured.
 pub const SUBNQN: &str = "nqn.2014-08.org.example:subsystem";
+/// Time for which each bench in memory runs before it is measured.
+pub const WARM_UP: Duration = Duration::from_millis(300);
+/// Time for which it is measured: all of them take less than three minutes.
+pub const MEASUREMENT: Duration = Duration::from_millis(800);
+
 const NOW: Instant = Instant(1);
+
+/// A target with one namespace.
+fn hub(store: Arc<dyn Store>) -> Hub {
+    let mut hub = Hub::new(ControllerSettings::default());
+    hub.add_subsystem(SUBNQN, None).expect("an NQN");
+    hub.add_namespace(SUBNQN, 1, NewNamespace { store, blocking: false, uuid: None }).expect("a free NSID");
+    let advertise = "192.0.2.1:4420".parse().expect("an address");
+    hub.add_port(Port { id: 1, advertise, discovery_only: false }).expect("a free port");
+    hub
+}
 
 /// A controller with an Admin Queue and one I/O queue.
 pub struct Rig {
@@ -37,11 +56,7 @@ pub struct Rig {
 impl Rig {
     /// An enabled controller over `store`, with both digests where asked for.
     pub fn new(store: Arc<dyn Store>, digests: bool) -> Self {
-        let mut hub = Hub::new(ControllerSettings::default());
-        hub.add_subsystem(SUBNQN, None).expect("an NQN");
-        hub.add_namespace(SUBNQN, 1, NewNamespace { store, blocking: false, uuid: None }).expect("a free NSID");
-        let advertise = "192.0.2.1:4420".parse().expect("an address");
-        hub.add_port(Port { id: 1, advertise, discovery_only: false }).expect("a free port");
+        let mut hub = hub(store);
         let tcp = Arc::new(TcpSettings::default());
         let queues = [ControllerConnection::new(NOW, tcp.clone()), ControllerConnection::new(NOW, tcp)];
         hub.open(ConnectionId(0), 1, None);
