@@ -151,6 +151,7 @@ const UNCAUGHT: &[(&str, &str)] = &[
     ("admin/log/ana", "skipped: the reference target has no ANA"),
     ("fabrics/connect/cntlid-static", "skipped: the reference target's controllers are dynamic"),
     ("fabrics/property/nssr", "skipped: the reference target has no NVM subsystem reset"),
+    ("io/read/fuse", "skipped: the reference target has a fused operation"),
     ("tcp/icreq/answered", "without it no peer can be probed, and nothing runs"),
 ];
 

@@ -6,6 +6,7 @@
 //! other). Both follow the text: faults are applied from outside, never here.
 #![deny(missing_docs)]
 
+mod commands;
 pub mod controller;
 pub mod host;
 pub mod message;

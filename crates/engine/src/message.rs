@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use nvmf_seam::store::{Geometry, Store};
+use nvmf_seam::store::{Abilities, Geometry, Store};
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::log::AnaState;
 use nvmf_wire::{Cid, Qid, Sqe, Status};
@@ -126,6 +126,16 @@ pub struct NamespaceTable {
     pub nn: u32,
     /// The active ones.
     pub active: BTreeMap<u32, NamespaceView>,
+    /// What the stores of all of them can do.
+    pub abilities: Abilities,
+}
+
+impl NamespaceTable {
+    /// A table of these.
+    pub fn new(nn: u32, active: BTreeMap<u32, NamespaceView>) -> Self {
+        let abilities = active.values().fold(Abilities::ALL, |all, n| all.and(n.store.abilities()));
+        Self { nn, active, abilities }
+    }
 }
 
 /// A namespace as an I/O queue sees it.

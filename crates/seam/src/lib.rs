@@ -16,7 +16,7 @@ pub mod transmit;
 pub use entropy::{Entropy, SplitMix64};
 pub use network::{LinkId, Network, OpenError, Received, SendError};
 pub use pipe::{Piped, TapPipe};
-pub use store::{Geometry, Store, StoreError, StoreOp};
+pub use store::{Abilities, Geometry, Store, StoreError, StoreOp};
 pub use tap::{Side, Tap, TapOutput};
 pub use time::Instant;
 pub use transmit::{Head, Transmit};

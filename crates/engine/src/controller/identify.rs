@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use nvmf_seam::Abilities;
 use nvmf_wire::admin::{Cns, Identify};
 use nvmf_wire::identify::{
     ControllerType, Descriptor, IDENTIFY_BYTES, IdentifyController, IdentifyControllerNvm, IdentifyNamespace,
@@ -17,6 +18,7 @@ use super::features::WCTEMP;
 use super::property::VERSION;
 use super::state::{Controller, Ids, Kind, Subsystem};
 use super::{Hub, Reply};
+use crate::commands::{CopyLimits, has_fused, io_commands};
 use crate::message::NamespaceView;
 use crate::settings::{ControllerModel, ControllerSettings};
 
@@ -34,7 +36,8 @@ impl Hub {
             return invalid.into();
         }
         if cns == Cns::CONTROLLER {
-            return Reply::data(controller(c, &self.settings, self.ports.len()).as_bytes().to_vec());
+            let stores = self.subsystems.get(&c.subnqn).map(|s| s.table.abilities).unwrap_or_default();
+            return Reply::data(controller(c, stores, &self.settings, self.ports.len()).as_bytes().to_vec());
         }
         // A discovery controller has nothing else. [ADM-IDENTIFY-06, ADM-IDENTIFY-02]
         let Some(s) = self.subsystems.get(&c.subnqn).filter(|_| c.kind == Kind::Io) else { return invalid.into() };
@@ -133,7 +136,8 @@ fn namespace(n: &NamespaceView, ids: &Ids) -> IdentifyNamespace {
     // [ANA-17]
     let seen = !matches!(n.ana, AnaState::INACCESSIBLE | AnaState::PERSISTENT_LOSS);
     // One format, no metadata, no protection, no thin provisioning; shared by the controllers of the subsystem.
-    // [ADM-IDENTIFY-71, ADM-IDENTIFY-72, ADM-IDENTIFY-81]
+    // [ADM-IDENTIFY-71, ADM-IDENTIFY-72, ADM-IDENTIFY-77, ADM-IDENTIFY-81]
+    let copy = CopyLimits::of(n.geometry);
     IdentifyNamespace::new().with(|s| {
         s.nsze(n.geometry.blocks)
             .ncap(n.geometry.blocks)
@@ -141,6 +145,12 @@ fn namespace(n: &NamespaceView, ids: &Ids) -> IdentifyNamespace {
             .nlbaf(ZeroBased8(0))
             .nmic_shared(true)
             .anagrpid(ids.group)
+            // What is deallocated reads as zeroes, and Write Zeroes may deallocate. [NVM-RW-20, NVM-RW-27]
+            .dlfeat_read(1)
+            .dlfeat_wzds(true)
+            .mssrl(copy.range)
+            .mcl(copy.total)
+            .msrc(ZeroBased8::of(u64::from(copy.ranges)))
             .nguid(ids.nguid)
             .lbaf0(u32::from_le_bytes(*format.as_bytes()))
     })
@@ -151,7 +161,7 @@ fn independent(ids: &Ids) -> Vec<u8> {
     IdentifyNamespaceIndependent::new().with(|s| s.nmic_shared(true).anagrpid(ids.group).nstat_ready(true)).as_bytes().to_vec()
 }
 
-fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> IdentifyController {
+fn controller(c: &Controller, stores: Abilities, settings: &ControllerSettings, ports: usize) -> IdentifyController {
     // Common to both kinds. [ADM-IDENTIFY-42 to ADM-IDENTIFY-49, ADM-IDENTIFY-57, ADM-IDENTIFY-58, FAB-IDENT-03 to FAB-IDENT-05,
     // FAB-IDENT-07 to FAB-IDENT-09]
     let common = IdentifyController::new().with(|s| {
@@ -178,7 +188,7 @@ fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> Id
     match c.kind {
         // What is about I/O queues and namespaces is reserved. [FAB-IDENT-01, FAB-IDENT-06, ADM-IDENTIFY-70, DISC-CTRL-06]
         Kind::Discovery => common.with(|s| s.cntrltype(ControllerType::DISCOVERY).oaes_dlpc(true).subnqn(Text::new(DISCOVERY_NQN))),
-        Kind::Io => common.with(|s| {
+        Kind::Io => io_commands(stores).fold(common, |page, command| (command.announce)(page)).with(|s| {
             s.cntrltype(ControllerType::IO)
                 .cmic_mp(ports > 1)
                 .cmic_mc(true)
@@ -210,10 +220,11 @@ fn controller(c: &Controller, settings: &ControllerSettings, ports: usize) -> Id
                 .cqes_min(4)
                 .cqes_max(4)
                 .nn(settings.namespaces)
-                // Write Zeroes [NVM-RW-02]; Save and Select of features [ADM-FEAT-03]; Timestamp [ADM-FEAT-47].
-                .oncs_wzs(true)
+                // Save and Select of features [ADM-FEAT-03]; Timestamp [ADM-FEAT-47].
                 .oncs_ssfs(true)
                 .oncs_tss(true)
+                // One block, which every store writes as a whole, is what AWUN, AWUPF and ACWU promise. [NVM-FUSED-01]
+                .fuses(has_fused(stores))
                 // No cache; Flush for FFFFFFFFh is refused. [ADM-IDENTIFY-61, NVM-RW-15]
                 .vwc_fb(2)
                 .mnan(settings.namespaces)

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::net::IpAddr;
 
-use nvmf_seam::Instant;
+use nvmf_seam::{Abilities, Instant};
 use nvmf_wire::admin::{Feature, GetLogPage, LogPage};
 use nvmf_wire::identify::namespace_list;
 use nvmf_wire::log::effects::{COMMAND_EFFECTS_BYTES, command_entry_offset};
@@ -20,6 +20,7 @@ use super::admin::supports;
 use super::features::supported;
 use super::state::{Controller, Kind};
 use super::{Hub, Port, Reply};
+use crate::commands::io_commands;
 use crate::settings::{ControllerModel, ControllerSettings};
 
 /// Longest answer that is built, bytes, where MDTS sets no limit.
@@ -105,7 +106,9 @@ impl Hub {
             LogPage::SMART => smart(c, now, self.temperature).as_bytes().to_vec(),
             LogPage::FIRMWARE_SLOT => firmware(&self.settings),
             LogPage::CHANGED_NAMESPACES => changed(c),
-            LogPage::COMMAND_EFFECTS => command_effects(c),
+            LogPage::COMMAND_EFFECTS => {
+                command_effects(c, self.subsystems.get(&c.subnqn).map(|s| s.table.abilities).unwrap_or_default())
+            }
             LogPage::FEATURE_EFFECTS => feature_effects(c),
             LogPage::ANA => self.ana_log(c, specific & 1 != 0),
             LogPage::DISCOVERY => self.discovery_log(c),
@@ -234,7 +237,7 @@ fn changed(c: &Controller) -> Vec<u8> {
 }
 
 /// [ADM-LOG-34, ADM-LOG-35]
-fn command_effects(c: &Controller) -> Vec<u8> {
+fn command_effects(c: &Controller, stores: Abilities) -> Vec<u8> {
     let yes = CommandEffects::new().with(|s| s.csupp(true));
     let mut page = vec![0; COMMAND_EFFECTS_BYTES];
     let mut put = |io, opcode, entry: CommandEffects| {
@@ -248,10 +251,9 @@ fn command_effects(c: &Controller) -> Vec<u8> {
             put(false, opcode, yes);
         }
     }
-    put(true, IoOpcode::FLUSH.0, yes);
-    put(true, IoOpcode::READ.0, yes);
-    put(true, IoOpcode::WRITE.0, yes.with(|s| s.lbcc(true)));
-    put(true, IoOpcode::WRITE_ZEROES.0, yes.with(|s| s.lbcc(true)));
+    for command in io_commands(stores) {
+        put(true, command.opcode.0, yes.with(|s| s.lbcc(command.changes_blocks)));
+    }
     put(true, IoOpcode::FABRICS.0, yes);
     page
 }

@@ -102,7 +102,7 @@ pub(super) struct Kept {
 
 impl Subsystem {
     pub fn new(nqn: &str, hosts: Option<BTreeSet<String>>, settings: &ControllerSettings) -> Self {
-        let table = Arc::new(NamespaceTable { nn: settings.namespaces, active: BTreeMap::new() });
+        let table = Arc::new(NamespaceTable::new(settings.namespaces, BTreeMap::new()));
         Self {
             nqn: nqn.to_owned(),
             hosts,
@@ -160,7 +160,7 @@ impl Subsystem {
     fn change(&mut self, f: impl FnOnce(&mut BTreeMap<u32, NamespaceView>)) {
         let mut active = self.table.active.clone();
         f(&mut active);
-        self.table = Arc::new(NamespaceTable { nn: self.table.nn, active });
+        self.table = Arc::new(NamespaceTable::new(self.table.nn, active));
     }
 
     pub fn allows(&self, hostnqn: &str) -> bool {

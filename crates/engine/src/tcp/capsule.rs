@@ -10,6 +10,7 @@ use nvmf_wire::{Cid, Qid, Sqe, Status};
 
 use super::command::State;
 use super::controller::{CloseReason, ControllerConnection, Phase};
+use super::fused::Fused;
 use crate::message::{Admitted, Counters, NamespaceTable, ToHub};
 
 /// The queue that the connection carries. Slots are counted without wrapping; what goes on the wire is modulo the size.
@@ -41,13 +42,15 @@ pub(super) struct Queue {
     pub held: usize,
     /// Commands that wait for room, in order.
     pub waiting: VecDeque<Cid>,
+    pub fused: Fused,
 }
 
-#[derive(Debug)]
-struct Capsule {
-    sqe: Sqe,
-    data: Bytes,
-    intact: bool,
+#[derive(Clone, Debug)]
+pub(super) struct Capsule {
+    pub sqe: Sqe,
+    pub data: Bytes,
+    /// Its data digest, if any, is right.
+    pub intact: bool,
 }
 
 impl Default for Queue {
@@ -69,6 +72,7 @@ impl Default for Queue {
             pending: VecDeque::new(),
             held: 0,
             waiting: VecDeque::new(),
+            fused: Fused::default(),
         }
     }
 }
@@ -114,6 +118,19 @@ impl Queue {
         self.pending.clear();
     }
 
+    /// True where a host that keeps to the rules submits nothing more while `commands` are at work.
+    pub fn is_full_with(&self, commands: usize) -> bool {
+        if self.entries == 0 {
+            false
+        } else if self.flow_control {
+            // Full is one slot less than the size, counted from the head that the host knows at best. [FAB-SQFC-15, FAB-SQFC-16]
+            self.tail + 1 - self.told >= u64::from(self.entries)
+        } else {
+            // [FAB-SQFC-13]
+            commands + self.pending.len() + 1 >= self.entries as usize
+        }
+    }
+
     pub fn pending_bytes(&self) -> usize {
         self.pending.iter().map(|c| c.data.len() + 64).sum()
     }
@@ -147,18 +164,8 @@ impl ControllerConnection {
 
     /// Counts a capsule in; false where the host overran the queue, which ends the association.
     fn take_slot(&mut self) -> bool {
-        let q = &mut self.queue;
-        if q.entries == 0 {
-            return true;
-        }
-        q.tail += 1;
-        let over = if q.flow_control {
-            // Full is one slot less than the size, counted from the head that the host knows at best. [FAB-SQFC-15, FAB-SQFC-16]
-            q.tail - q.told >= u64::from(q.entries)
-        } else {
-            // [FAB-SQFC-13]
-            self.commands.len() + q.pending.len() + 1 >= q.entries as usize
-        };
+        let over = self.queue.is_full_with(self.commands.len());
+        self.queue.tail += 1;
         if over {
             self.to_hub.push_back(ToHub::Overrun);
             self.shut(CloseReason::Overrun);
@@ -174,9 +181,9 @@ impl ControllerConnection {
             if self.commands.len() >= limit || q.ending.is_some() {
                 return;
             }
-            let Some(c) = q.pending.pop_front() else { return };
+            let Some(c) = q.pending.pop_front() else { return self.give_up_first() };
             q.head += 1;
-            self.start(c.sqe, c.data, c.intact);
+            self.fetched(c);
         }
     }
 

@@ -11,7 +11,7 @@ use nvmf_wire::tcp::Digests;
 use nvmf_wire::{Cid, Status};
 
 use super::capsule::Queue;
-use super::command::{Command, State, StoreDone, StoreRequest};
+use super::command::{Command, Sink, State, StoreDone, StoreRequest};
 use super::receive::Skip;
 use super::send::Out;
 use super::table::Table;
@@ -314,10 +314,17 @@ impl ControllerConnection {
 
     /// Aborts a command that waits for data or for room; one that runs is left alone. [ADM-ABORT-01 to ADM-ABORT-03]
     fn abort(&mut self, cid: Cid) -> bool {
-        let stoppable = self.commands.get(cid).is_some_and(|c| matches!(c.state, State::Held(_) | State::Receiving(_)));
+        let stoppable = match self.commands.get(cid).map(|c| &c.state) {
+            // Halves of a fused operation end together.
+            Some(State::Held(plan)) => !matches!(plan.sink, Sink::Half),
+            Some(State::Receiving(r)) => !matches!(r.sink, Sink::Half),
+            Some(State::First) => true,
+            _ => false,
+        };
         if !stoppable || !self.transfers.abandon(cid) {
             return false;
         }
+        self.forget_first(cid);
         self.release(cid);
         self.complete(cid, Status::COMMAND_ABORT_REQUESTED, 0, bytes::Bytes::new());
         true

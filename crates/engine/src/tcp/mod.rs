@@ -5,8 +5,11 @@
 mod capsule;
 mod command;
 mod controller;
+mod fused;
 pub mod host;
 mod judge;
+mod perform;
+mod plan;
 mod receive;
 mod send;
 mod table;

@@ -13,7 +13,7 @@ use super::table::Table;
 /// A command whose data is on its way.
 #[derive(Debug)]
 pub(super) struct Receive {
-    sink: Sink,
+    pub sink: Sink,
     /// Bytes of the command's data.
     len: usize,
     /// Bytes asked for so far: the next R2TO.
@@ -266,10 +266,10 @@ impl ControllerConnection {
             return self.ask(cid);
         }
         let (sink, gather) = (r.sink.clone(), core::mem::take(&mut r.gather));
-        if c.intact {
-            self.run(cid, sink, gather);
-        } else {
-            self.complete(cid, Status::TRANSIENT_TRANSPORT_ERROR, 0, Bytes::new());
+        match (c.intact, sink) {
+            (true, sink) => self.run(cid, sink, gather),
+            (false, Sink::Half) => self.half(cid, Err(Status::TRANSIENT_TRANSPORT_ERROR)),
+            (false, _) => self.complete(cid, Status::TRANSIENT_TRANSPORT_ERROR, 0, Bytes::new()),
         }
     }
 }
