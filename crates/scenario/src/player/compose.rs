@@ -271,7 +271,7 @@ impl Player<'_> {
         let data = match (given, name) {
             (Some(d), _) => d,
             (None, "Connect") => self.connect_data(said)?,
-            (None, "Write") => {
+            (None, "Write" | "Compare") => {
                 let w = nvmf_wire::nvm::Write::from_bytes(*sqe.as_bytes());
                 let len = w.nlb().count() * self.block_size();
                 pattern(

@@ -112,13 +112,36 @@ impl Scope<'_> {
                 let part = b.get(at..at + len).ok_or_else(|| format!("take({at}, {len}) of {} bytes", b.len()))?;
                 Val::Bytes(part.to_vec())
             }
+            "cat" => {
+                let mut all = Vec::new();
+                for a in args {
+                    all.extend(self.eval(a)?.bytes()?);
+                }
+                size(all.len() as u64)?;
+                Val::Bytes(all)
+            }
+            "times" => {
+                let b = self.eval(arg(0)?)?.bytes()?;
+                size((b.len() as u64).saturating_mul(n(1)?))?;
+                Val::Bytes(b.repeat(n(1)? as usize))
+            }
+            "int" => {
+                let (value, width) = (n(0)?, size(n(1)?)?);
+                let all = value.to_le_bytes();
+                let (kept, rest) = all.split_at_checked(width).ok_or_else(|| format!("int({value}, {width}): at most 8 bytes"))?;
+                if rest.iter().any(|b| *b != 0) {
+                    return Err(format!("int({value}, {width}): {value} needs more bytes").into());
+                }
+                Val::Bytes(kept.to_vec())
+            }
             _ => return self.look(f, args),
         })
     }
 
     /// Functions that look at bytes or at the world.
     fn look(&self, f: &str, args: &[Expr]) -> Evaluated {
-        const KNOWN: &str = "min, max, len, zeros, fill, nqn, pattern, take, view, reserved, isascii, isnqn, decimal, le, now";
+        const KNOWN: &str =
+            "min, max, len, zeros, fill, nqn, pattern, take, cat, times, int, view, reserved, isascii, isnqn, decimal, le, now";
         let arg = |i: usize| args.get(i).ok_or_else(|| EvalError::Script(format!("{f}() lacks argument {}", i + 1)));
         let bytes = |i: usize| Ok::<_, EvalError>(self.eval(arg(i)?)?.bytes()?);
         Ok(match f {

@@ -247,7 +247,7 @@ impl Player<'_> {
             return s.value.bytes().map_err(|e| self.script(e));
         }
         let Some(sent) = self.conns[i].sent.get(&self.conns[i].last_cid) else { return Ok(Vec::new()) };
-        if sent.kind.is_some_and(|k| k.name == "Write") {
+        if sent.kind.is_some_and(|k| matches!(k.name, "Write" | "Compare")) {
             let name = said.iter().find(|s| s.name == "pattern").map_or("lba".to_owned(), |s| s.value.show());
             let blocks = nvmf_wire::nvm::Write::from_bytes(*sent.sqe.as_bytes()).nlb().count();
             return Ok(pattern(&name, sent.at, (blocks * self.block_size()) as usize));
