@@ -6,6 +6,8 @@ mod talk;
 mod admin;
 #[path = "bystander/answers.rs"]
 mod answers;
+#[path = "bystander/further.rs"]
+mod further;
 #[path = "bystander/hosts.rs"]
 mod hosts;
 #[path = "bystander/transport.rs"]
@@ -202,6 +204,7 @@ fn every_rule_is_seen_failing() {
     admin::cases(&mut seen);
     answers::cases(&mut seen);
     hosts::cases(&mut seen);
+    further::cases(&mut seen);
     transport::cases(&mut seen);
 
     assert!(seen.failures.is_empty(), "{:#?}", seen.failures);
@@ -351,8 +354,8 @@ fn terminate_requests(seen: &mut Seen) {
         wrong_pdu(&Talk::new(), ptype, head.as_bytes(), data, changes)
     };
     for (dir, side, ids) in [
-        (H2C, "host", ["26", "27", "28", "29", "30", "38", "39", "18", "13", "21", "16"]),
-        (C2H, "controller", ["42", "43", "44", "45", "46", "54", "55", "06", "01", "09", "04"]),
+        (H2C, "host", ["26", "27", "28", "29", "30", "38", "39", "18", "13", "21", "16", "40"]),
+        (C2H, "controller", ["42", "43", "44", "45", "46", "54", "55", "06", "01", "09", "04", "56"]),
     ] {
         let id = |n: usize| format!("TCP-TERM-{} {side}", ids[n]);
         // What the other side sent last, which a terminate request may quote. It was right, so that none is due.
@@ -383,7 +386,7 @@ fn terminate_requests(seen: &mut Seen) {
         }
         let much = [q.clone(), vec![0; 105]].concat();
         seen.case(connected(1, PLAIN), &[&id(3), &id(9), &unfit], |t| t.raw(dir, &term(dir, 1, 8, &much, &[])));
-        seen.case(connected(1, PLAIN), &[&id(7), &unfit], |t| t.raw(dir, &term(dir, 1, 8, &[0xee; 8], &[])));
+        seen.case(connected(1, PLAIN), &[&id(7), &id(11), &unfit], |t| t.raw(dir, &term(dir, 1, 8, &[0xee; 8], &[])));
         seen.case(connected(1, PLAIN), &[&unfit, &id(8), &unfit], |t| {
             t.raw(dir, &term(dir, 1, 8, &q, &[]));
             t.raw(dir, &term(dir, 1, 8, &q, &[]));
@@ -724,7 +727,7 @@ fn responses(seen: &mut Seen) {
     seen.case(admin("PropertySet", &[("ofst", 0x14), ("value", 1)]), &["FAB-PROP-10 controller"], |t| t.response(with(1, 0)));
     seen.case(admin("PropertyGet", &[("ofst", 8)]), &["FAB-PROP-09 controller"], |t| t.response(with(0x20000, 1)));
     seen.case(admin("PropertyGet", &[("attrib", 1)]), &[], |t| t.response(with(0x1_ffff, 0x20)));
-    seen.case(ready(PLAIN), &["FAB-AUTH-04 controller"], |t| {
+    seen.case(ready(PLAIN), &["FAB-AUTH-01 host", "FAB-AUTH-05 host", "FAB-AUTH-04 controller"], |t| {
         t.command(Sqe::from_bytes(bent(sqe("PropertyGet", 7, &[("ofst", 8)]).as_bytes(), &[(4, 5)]).try_into().unwrap()), &[]);
         t.response(with(1, 0));
     });
@@ -746,7 +749,7 @@ fn submission_queue(seen: &mut Seen) {
     });
     // SQSIZE 31: 32 entries, of which one stays free.
     seen.case(after(31), &[], |_| ());
-    seen.case(after(31), &["SQE-42 host"], |t| t.command(io("Flush", 99, 0), &[]));
+    seen.case(after(31), &["SQE-42 host", "FAB-SQFC-15 host"], |t| t.command(io("Flush", 99, 0), &[]));
     seen.case(sqhd_off(), &["CQE-19 controller"], |t| {
         t.command(io("Flush", 700, 0), &[]);
         t.done(700, Status::SUCCESS, 1);

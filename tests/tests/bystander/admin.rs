@@ -4,10 +4,10 @@ use nvmf_spec::Side::Controller;
 use nvmf_wire::identify::{Descriptor, Nidt, namespace_list, write_descriptors};
 use nvmf_wire::log::{AnaGroup, AnaHeader, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots, Smart};
 use nvmf_wire::nqn::DISCOVERY_NQN;
-use nvmf_wire::{IdentifyController, IdentifyNamespace, Nsid, Sqe, Status, Structure, Value};
+use nvmf_wire::{IdentifyNamespace, Nsid, Sqe, Status, Structure, Value};
 
 use crate::Seen;
-use crate::talk::{Talk, bent, get_cap, get_vs, io_queue, property, set_cc, sqe, up, up_as};
+use crate::talk::{Talk, bent, controller, get_cap, get_vs, io_queue, property, set_cc, sqe, up, up_as};
 
 pub const CAP: u64 = 0x0800_0020_1e01_03ff;
 const NQN: &str = "nqn.2026-01.org.example:sub";
@@ -40,37 +40,6 @@ fn change<T: Structure>(bytes: &mut [u8], ints: &[(&str, u64)], texts: &[(&str, 
     for (name, v) in texts {
         T::LAYOUT.write_field(bytes, name, &Value::Bytes(v.as_bytes().to_vec())).unwrap();
     }
-}
-
-/// Identify Controller data of an I/O controller that is right.
-pub fn controller(ints: &[(&str, u64)]) -> Vec<u8> {
-    let right: &[(&str, u64)] = &[
-        ("cntlid", 1),
-        ("ver", 0x20000),
-        ("cntrltype", 1),
-        ("ctratt_hids", 1),
-        ("kas", 10),
-        ("sqes_min", 6),
-        ("sqes_max", 6),
-        ("cqes_min", 4),
-        ("cqes_max", 4),
-        ("maxcmd", 64),
-        ("nn", 8),
-        ("sgls_support", 1),
-        ("ioccsz", 260),
-        ("iorcsz", 1),
-        ("acl", 3),
-        ("aerl", 3),
-        ("vwc_fb", 2),
-        ("wctemp", 343),
-        ("cctemp", 353),
-        ("npss", 0),
-        ("mdts", 3),
-    ];
-    let texts = [("sn", "1"), ("mn", "model"), ("fr", "1.0"), ("subnqn", NQN)];
-    let mut bytes = fields::<IdentifyController>(right, &texts);
-    change::<IdentifyController>(&mut bytes, ints, &[]);
-    bytes
 }
 
 pub fn identify(cid: u16, cns: u64, nsid: u64) -> Sqe {
@@ -470,7 +439,6 @@ fn features(seen: &mut Seen) {
     talk(seen, "KA-17 ADM-FEAT-32", &[(get(9, 0x0f, 0), 4000)]);
     talk(seen, "ADM-FEAT-33 KA-18", &[(get(9, 0x0f, 1), 60_000)]);
     let mut t = up();
-    t.fetch(identify(9, 1, 0), &controller(&[]));
     t.ask(get(10, 0x0f, 0), 5500);
     seen.breaks(Controller, "KA-17", vec![t]);
     let mut t = up_as(DISCOVERY_NQN);

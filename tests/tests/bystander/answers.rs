@@ -5,8 +5,8 @@ use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::value::Text;
 use nvmf_wire::{Cntlid, SglDescriptor, Sqe, Status};
 
-use crate::admin::{controller, identify, log, namespace};
-use crate::talk::{Talk, bent, connect, io_queue, set_cc, sqe, up, up_as};
+use crate::admin::{identify, log, namespace};
+use crate::talk::{Talk, bent, connect, controller, io_queue, set_cc, sqe, up, up_as};
 use crate::{PLAIN, Seen};
 
 pub fn cases(seen: &mut Seen) {
@@ -274,8 +274,8 @@ fn io(seen: &mut Seen) {
         ("SQE-18 SQE-17", &[], read(0xffff_ffff, 0, 0, 512), ok),
         ("", &[], read(0xffff_ffff, 0, 0, 512), FIELD),
         ("NVM-RW-15", &[], flush(0xffff_ffff), ok),
-        ("NVM-RW-02", &[], raw(flush(1), &[(0, 9)]), ok),
-        ("", &[], raw(flush(1), &[(0, 9)]), OPCODE),
+        ("NVM-RW-02", &[], raw(read(1, 0, 0, 512), &[(0, 5)]), ok),
+        ("", &[], raw(read(1, 0, 0, 512), &[(0, 5)]), OPCODE),
         ("NVM-RW-05 SQE-36", &[], read(1, 1, 0, 512), ok),
         ("", &[], read(1, 1, 0, 512), Status::DATA_SGL_LENGTH_INVALID),
         ("NVM-RW-06 FAB-IDENT-10", &[("mdts", 0)][..0], read(1, 127, 0, 65536), ok),

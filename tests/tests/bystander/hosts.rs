@@ -4,9 +4,9 @@ use nvmf_spec::Side::Host;
 use nvmf_wire::{SglDescriptor, Sqe};
 
 use crate::Seen;
-use crate::admin::{CAP, controller, identify, log, namespace};
+use crate::admin::{CAP, identify, log, namespace};
 use crate::answers::shifted;
-use crate::talk::{Talk, bent, connect, get_cap, io_queue, property, set_cc, sqe, up, up_as};
+use crate::talk::{Talk, bent, connect, controller, get_cap, io_queue, property, set_cc, sqe, up, up_as};
 
 pub fn cases(seen: &mut Seen) {
     admin(seen);
@@ -134,11 +134,11 @@ fn connects(seen: &mut Seen) {
     io(seen, "", up(), &[], &[]);
     io(seen, "FAB-CONNECT-24", up(), &[], &[(0, 0x99)]);
     io(seen, "FAB-QUEUE-14", up(), &[(45, 0x10)], &[]);
-    io(seen, "FAB-CONNECT-22 FAB-QUEUE-11", crate::connected(0, crate::PLAIN), &[], &[]);
+    io(seen, "FAB-CONNECT-22 FAB-QUEUE-11 FAB-QUEUE-18 FAB-INIT-04 FAB-INIT-05", crate::connected(0, crate::PLAIN), &[], &[]);
     let mut odd = crate::connected(0, crate::PLAIN);
     set_cc(&mut odd, 1, 1);
     property(&mut odd, 2, 0x1c, false, 1);
-    io(seen, "RESET-15", odd, &[], &[]);
+    io(seen, "RESET-15 FAB-INIT-01 FAB-QUEUE-18 FAB-INIT-04 FAB-INIT-05", odd, &[], &[]);
 }
 
 fn queues(seen: &mut Seen) {
@@ -149,7 +149,7 @@ fn queues(seen: &mut Seen) {
     let mut q = crate::connected(1, crate::PLAIN);
     q.command(sqe("Flush", 1, &[("nsid", 1)]), &[]);
     q.command(leave(&[]), &[]);
-    seen.only(Host, "FAB-DISC-08", vec![q]);
+    seen.only(Host, "FAB-DISC-08 FAB-DISC-22", vec![q]);
     let mut q = crate::connected(1, crate::PLAIN);
     q.ask(leave(&[]), 0);
     q.command(sqe("Flush", 1, &[("nsid", 1)]), &[]);

@@ -41,12 +41,12 @@ fn capsule(changes: &[(usize, u8)]) -> Vec<u8> {
 
 fn fitting(seen: &mut Seen) {
     let fes = "TCP-TERM-04";
-    let fei = "TCP-TERM-50";
+    let fei = "TCP-TERM-50 TCP-TERM-05";
     // PFV, HPDA, HLEN and FLAGS of an ICReq.
     answered(seen, "", Talk::new(), &icreq(&[(8, 1)]), 1, 8);
     answered(seen, "", Talk::new(), &icreq(&[(8, 1)]), 6, 8);
     answered(seen, fei, Talk::new(), &icreq(&[(8, 1)]), 1, 9);
-    answered(seen, "TCP-TERM-53", Talk::new(), &icreq(&[(8, 1)]), 6, 9);
+    answered(seen, "TCP-TERM-53 TCP-TERM-05", Talk::new(), &icreq(&[(8, 1)]), 6, 9);
     answered(seen, fes, Talk::new(), &icreq(&[(8, 1)]), 2, 0);
     answered(seen, fei, Talk::new(), &icreq(&[(10, 32)]), 1, 8);
     answered(seen, "", Talk::new(), &icreq(&[(10, 32)]), 6, 10);
@@ -66,7 +66,7 @@ fn fitting(seen: &mut Seen) {
     bad[72] ^= 1;
     let received = u32::from_le_bytes(bad[72..76].try_into().unwrap());
     answered(seen, "", connected(1, digests), &bad, 3, received);
-    answered(seen, "TCP-TERM-52", connected(1, digests), &bad, 3, 0);
+    answered(seen, "TCP-TERM-52 TCP-TERM-05", connected(1, digests), &bad, 3, 0);
     answered(seen, fes, connected(1, digests), &bad, 2, 0);
     // An answer to a terminate request.
     let mut t = connected(1, PLAIN);
@@ -88,10 +88,10 @@ fn by_the_host(seen: &mut Seen) {
         seen.only(Host, ids, vec![t]);
     };
     answered(seen, "", &icresp(&[(2, 64)]), 1, 2);
-    answered(seen, "TCP-TERM-34", &icresp(&[(2, 64)]), 1, 8);
+    answered(seen, "TCP-TERM-34 TCP-TERM-17", &icresp(&[(2, 64)]), 1, 8);
     answered(seen, "TCP-TERM-16", &icresp(&[(2, 64)]), 2, 0);
     // PFV may be called invalid or unsupported.
-    answered(seen, "TCP-TERM-37", &icresp(&[(8, 1)]), 6, 9);
+    answered(seen, "TCP-TERM-37 TCP-TERM-17", &icresp(&[(8, 1)]), 6, 9);
     let digests = Digests { header: true, data: false };
     let mut t = connected(1, digests);
     t.command(io("Flush", 7, 0), &[]);
@@ -100,7 +100,7 @@ fn by_the_host(seen: &mut Seen) {
     bad[24] ^= 1;
     t.raw(C2H, &bad);
     term(&mut t, Host, 3, 0, &bad[..24]);
-    seen.only(Host, "TCP-TERM-36", vec![t]);
+    seen.only(Host, "TCP-TERM-36 TCP-TERM-17", vec![t]);
 }
 
 /// After a fatal error: a terminate request, and nothing else.

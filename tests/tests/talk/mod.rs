@@ -126,6 +126,7 @@ pub fn connected(qid: u16, digests: Digests) -> Talk {
 /// An Admin Queue whose controller is ready: Connect, CC.EN, CSTS.RDY. The next SQHD is 4, the next CID 3.
 pub fn ready(digests: Digests) -> Talk {
     let mut t = connected(0, digests);
+    get_cap(&mut t, 100, 0x0800_0020_1e01_03ff);
     t.command(sqe("PropertySet", 1, &[("ofst", 0x14), ("value", 0x0046_0001)]), &[]);
     t.done(1, Status::SUCCESS, 2);
     t.command(sqe("PropertyGet", 2, &[("ofst", 0x1c)]), &[]);
@@ -167,14 +168,56 @@ pub fn captures() -> Vec<std::path::PathBuf> {
 pub fn up_as(subnqn: &str) -> Talk {
     let mut t = Talk::new();
     t.start(Digests::default());
-    let (sqe, data) = connect(0, 0);
-    t.command(sqe, data.with(|s| s.subnqn(Text::new(subnqn))).as_bytes());
+    let (command, data) = connect(0, 0);
+    t.command(command, data.with(|s| s.subnqn(Text::new(subnqn))).as_bytes());
     t.answer(0, Status::SUCCESS, 1);
     get_cap(&mut t, 1, 0x0800_0020_1e01_03ff);
     get_vs(&mut t, 2, 0x20000);
     set_cc(&mut t, 3, 0x0046_0001);
     property(&mut t, 4, 0x1c, false, 1);
+    let discovery = subnqn == nvmf_wire::nqn::DISCOVERY_NQN;
+    let kind = if discovery { [("cntrltype", 2), ("oaes_dlpc", 1)] } else { [("cntrltype", 1), ("oaes_dlpc", 0)] };
+    t.fetch(sqe("Identify", 5, &[("cns", 1)]), &controller(&kind));
+    if !discovery {
+        t.ask(sqe("SetFeatures", 6, &[("fid", 7), ("value", 0x0007_0007)]), 0x0007_0007);
+    }
     t
+}
+
+/// Identify Controller data of an I/O controller that is right, with fields changed.
+pub fn controller(ints: &[(&str, u64)]) -> Vec<u8> {
+    let right: &[(&str, u64)] = &[
+        ("cntlid", 1),
+        ("ver", 0x20000),
+        ("cntrltype", 1),
+        ("ctratt_hids", 1),
+        ("kas", 10),
+        ("sqes_min", 6),
+        ("sqes_max", 6),
+        ("cqes_min", 4),
+        ("cqes_max", 4),
+        ("maxcmd", 64),
+        ("nn", 8),
+        ("sgls_support", 1),
+        ("ioccsz", 260),
+        ("iorcsz", 1),
+        ("acl", 3),
+        ("aerl", 3),
+        ("vwc_fb", 2),
+        ("wctemp", 343),
+        ("cctemp", 353),
+        ("mdts", 3),
+    ];
+    let mut bytes = vec![0; 4096];
+    let text = |v: &str, len: usize| v.bytes().chain(std::iter::repeat(b' ')).take(len).collect::<Vec<u8>>();
+    bytes[4..24].copy_from_slice(&text("1", 20));
+    bytes[24..64].copy_from_slice(&text("model", 40));
+    bytes[64..72].copy_from_slice(&text("1.0", 8));
+    bytes[768..795].copy_from_slice(b"nqn.2026-01.org.example:sub");
+    for (name, v) in right.iter().chain(ints) {
+        <nvmf_wire::IdentifyController as nvmf_wire::Structure>::LAYOUT.write_field(&mut bytes, name, &nvmf_wire::Value::Int(*v)).unwrap();
+    }
+    bytes
 }
 
 /// The same of an NVM subsystem.

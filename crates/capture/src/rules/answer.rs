@@ -8,12 +8,13 @@ use nvmf_spec::{Requirement, req};
 use nvmf_wire::admin::{Cns, Feature, GetFeatures, GetLogPage, Identify, LogPage, SetFeatures};
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::nqn::DISCOVERY_NQN;
-use nvmf_wire::nvm::Read;
+use nvmf_wire::identify::{ControllerType, IdentifyControllerNvm};
+use nvmf_wire::nvm::{Copy, DatasetManagement, Read};
 use nvmf_wire::property::{PropertyGet, PropertySet};
 use nvmf_wire::sqe::{FabricsType, IoOpcode};
 use nvmf_wire::{Cntlid, Cqe, Opcode, Qid, Sqe, Status};
 
-use super::Out;
+use super::{Out, host};
 use super::known::Enable;
 use super::state::{Mark, State};
 use crate::session::Command;
@@ -73,10 +74,13 @@ pub(super) fn check(state: &State, command: &Command, cqe: &Cqe, who: &str, out:
         Some(kind) => fabrics(state, kind, sqe, command, mark, &mut causes),
         None if state.session.is_admin() => {
             disabled(state, mark, &mut causes);
+            unauthenticated(state, mark, &mut causes);
             common(sqe, &mut causes);
             admin(state, sqe, mark, &mut causes);
         }
         None => {
+            unauthenticated(state, mark, &mut causes);
+            fused(state, sqe, &mut causes);
             common(sqe, &mut causes);
             io(state, sqe, &mut causes);
         }
@@ -128,6 +132,20 @@ fn disabled(state: &State, mark: Mark, causes: &mut Causes) {
     causes.add(shut, &[req::RESET_21, req::FAB_INIT_20], &[], || "after a shutdown".into());
 }
 
+/// Halves of a fused operation stand and fall together. [NVM Command Set 1.0, 2.1.1]
+fn fused(state: &State, sqe: &Sqe, causes: &mut Causes) {
+    let cid = sqe.cid().0;
+    let pair = state.pairs.iter().find(|p| p.first == cid || p.second == cid);
+    if let Some(p) = pair {
+        let failed = p.second == cid && p.ended[0] == Some(false);
+        let which: &[_] = &[req::NVM_FUSED_05, req::NVM_FUSED_06, req::FAB_TRANS_17];
+        causes.add(failed, which, &[], || "whose first half failed".into());
+        return;
+    }
+    let lone = matches!(sqe.fuse(), 1 | 2) && state.half != Some(cid) && state.known.identify.as_ref().is_some_and(|i| i.fuses());
+    causes.add(lone, &[req::NVM_FUSED_04], &[Status::ABORTED_MISSING_FUSED], || "without the other half".into());
+}
+
 /// Reserved values of fields that every command has.
 fn common(sqe: &Sqe, causes: &mut Causes) {
     causes.add(sqe.fuse() == 3, &[req::SQE_08], FIELD, || "with FUSE 11b".into());
@@ -151,6 +169,13 @@ fn fabrics(state: &State, kind: FabricsType, sqe: &Sqe, command: &Command, mark:
         return connect(state, sqe, command, mark, causes);
     }
     causes.add(!mark.connected, &[req::FAB_QUEUE_12], &[], || "before Connect".into());
+    if host::is_authentication(sqe) {
+        let secp = sqe.as_bytes().get(43).copied().unwrap_or(0);
+        let reserved = matches!(secp, 0x0a..=0x1f | 0x21..=0x3f | 0x43..=0xe8);
+        causes.add(reserved, &[req::FAB_AUTH_02], &[], || format!("with SECP {secp:02x}h"));
+    } else {
+        unauthenticated(state, mark, causes);
+    }
     let reserved = !matches!(kind.0, 0 | 1 | 4 | 5 | 6 | 8 | 0xc0..);
     causes.add(reserved, &[req::FAB_CMD_07, req::SQE_10, req::FAB_CMD_13], FIELD, || format!("of reserved type {:02x}h", kind.0));
     let property = matches!(kind, FabricsType::PROPERTY_GET | FabricsType::PROPERTY_SET);
@@ -166,6 +191,13 @@ fn fabrics(state: &State, kind: FabricsType, sqe: &Sqe, command: &Command, mark:
     if property && !io && mark.connected {
         properties(kind, sqe, causes);
     }
+}
+
+/// Authentication was asked for by Connect, and nobody has begun it.
+fn unauthenticated(state: &State, mark: Mark, causes: &mut Causes) {
+    let early = mark.connected && state.required && !state.authenticating;
+    let with = &[Status::AUTHENTICATION_REQUIRED];
+    causes.add(early, &[req::FAB_QUEUE_02, req::FAB_AUTH_06], with, || "before authentication".into());
 }
 
 fn properties(kind: FabricsType, sqe: &Sqe, causes: &mut Causes) {
@@ -218,6 +250,8 @@ fn connect(state: &State, sqe: &Sqe, command: &Command, mark: Mark, causes: &mut
     let off = mark.off && known.enable == Enable::Off;
     causes.add(off, &[req::FAB_CONNECT_21], PARAMETERS, || "while CC.EN is 0".into());
     let beyond = known.cap.is_some_and(|cap| c.sqsize().count() > cap.mqes().count());
+    let bare = known.identify.as_ref().is_some_and(|i| i.cntrltype() == ControllerType::ADMINISTRATIVE);
+    causes.add(bare, &[req::ADM_PROHIB_06, req::FAB_ASSOC_08], &[], || "of an I/O queue at an administrative controller".into());
     causes.add(beyond, &[req::FAB_CONNECT_08, req::FAB_PROP_17], PARAMETERS, || {
         format!("of {} entries, more than CAP.MQES", c.sqsize().count())
     });
@@ -253,6 +287,8 @@ fn optional(state: &State, opcode: Opcode, causes: &mut Causes) {
     let prohibited =
         matches!(opcode.0, 0x0d | 0x10 | 0x11 | 0x14 | 0x15 | 0x19 | 0x1a | 0x1c | 0x1d | 0x1e | 0x20 | 0x24 | 0x7c | 0x80..=0x86);
     let service = state.known.discovery() == Some(true);
+    let quiet = service && opcode == Opcode::KEEP_ALIVE && state.known.identify.as_ref().is_some_and(|i| !i.oaes_dlpc());
+    causes.add(quiet, &[req::ADM_KA_13, req::DISC_CTRL_07], OPCODE, || "at a discovery controller without notices".into());
     causes.add(service && prohibited, &[req::ADM_PROHIB_01, req::DISC_CTRL_10], OPCODE, || "at a discovery controller".into());
     let Some(i) = state.known.identify.as_ref().filter(|_| !service) else { return };
     let able = match opcode {
@@ -285,6 +321,9 @@ fn identify(state: &State, c: &Identify, sqe: &Sqe, causes: &mut Causes) {
     causes.add(list, &[req::ADM_IDENTIFY_15, req::ADM_IDENTIFY_30], NAMESPACE, || {
         format!("of CNS {:02x}h above NSID {nsid:#x}", cns.0)
     });
+    let one = [Cns::ALLOCATED_NAMESPACE, Cns::ALLOCATED_NAMESPACE_CSI].contains(&cns) && all;
+    causes.add(one, &[req::ADM_IDENTIFY_35], &[], || format!("of CNS {:02x}h for all namespaces", cns.0));
+    causes.add(cns == Cns::ATTACHED_CONTROLLERS && all, &[req::ADM_IDENTIFY_37], &[], || "of CNS 12h for all namespaces".into());
     length(state, sqe, 4096, causes);
 }
 
@@ -319,6 +358,10 @@ fn log(state: &State, c: &GetLogPage, sqe: &Sqe, causes: &mut Causes) {
     });
     let discovery = page == LogPage::DISCOVERY && known.serves_io();
     causes.add(discovery, &[req::ADM_LOG_16], with, || "of LID 70h at an I/O controller".into());
+    let sanitize = page.0 == 0x81 && known.identify.as_ref().is_some_and(|i| !i.sanicap_ces() && !i.sanicap_bes() && !i.sanicap_ows());
+    causes.add(sanitize, &[req::ADM_LOG_44], with, || "of LID 81h without Sanitize".into());
+    let telemetry = matches!(page.0, 0x07 | 0x08) && !c.ot() && !c.lpo().is_multiple_of(512);
+    causes.add(telemetry, &[req::ADM_LOG_37], with, || format!("of telemetry at offset {}", c.lpo()));
     length(state, sqe, (u64::from(c.numd()) + 1) * 4, causes);
 }
 
@@ -329,6 +372,10 @@ fn get_feature(c: &GetFeatures, sqe: &Sqe, causes: &mut Causes) {
     let (sensor, kind) = (c.value() >> 16 & 0xf, c.value() >> 20 & 3);
     let reserved = fid == Feature::TEMPERATURE_THRESHOLD && (sensor > 8 || kind > 1) && c.sel() != 3;
     causes.add(reserved, &[req::ADM_FEAT_46, req::SQE_12], FIELD, || format!("of sensor {sensor}, THSEL {kind}"));
+    let all = sqe.nsid().0 == 0xffff_ffff && c.sel() == 0;
+    causes.add(all && fid == Feature::ERROR_RECOVERY, &[req::ADM_FEAT_13], &[], || "of FID 05h for all namespaces".into());
+    let reservation = all && matches!(fid, Feature::RESERVATION_NOTIFICATION_MASK | Feature::RESERVATION_PERSISTENCE);
+    causes.add(reservation, &[req::ADM_FEAT_49], &[], || format!("of FID {:02x}h for all namespaces", fid.0));
     let whole = fid == Feature::HOST_IDENTIFIER && sqe.cdw11() & 1 == 1 && c.sel() == 0;
     let len = sqe.sgl1().len();
     causes.add(whole && len < 16, &[req::SGL_06], LENGTH, || format!("with an SGL of {len} bytes for 16"));
@@ -365,6 +412,17 @@ fn set_feature(state: &State, c: &SetFeatures, sqe: &Sqe, mark: Mark, causes: &m
     let named = wide && nsid != 0 && nsid != 0xffff_ffff;
     let with = &[Status::FEATURE_NOT_NAMESPACE_SPECIFIC, Status::INVALID_NAMESPACE_OR_FORMAT, Status::INVALID_FIELD_IN_COMMAND];
     causes.add(named, &[req::ADM_FEAT_11], with, || format!("of FID {:02x}h for NSID {nsid}", fid.0));
+    let able = state.known.features.get(&(fid.0, 3)).copied();
+    let unsaved = c.sv() && able.is_some_and(|a| a & 1 == 0);
+    causes.add(unsaved, &[req::ADM_FEAT_07], &[Status::FEATURE_IDENTIFIER_NOT_SAVEABLE], || format!("of FID {:02x}h to be saved", fid.0));
+    let default = state.known.features.get(&(fid.0, 1)).copied();
+    let fixed = able.is_some_and(|a| a & 4 == 0) && default.is_some_and(|v| v != c.value()) && nsid == 0;
+    causes.add(fixed, &[req::ADM_FEAT_08], &[Status::FEATURE_NOT_CHANGEABLE, Status::FEATURE_IDENTIFIER_NOT_SAVEABLE], || format!("of FID {:02x}h, which cannot be changed", fid.0));
+    causes.add(fid.0 == 0x03 && nsid == 0xffff_ffff, &[req::ADM_FEAT_55], &[], || "of FID 03h for all namespaces".into());
+    let domains = fid == Feature::ERROR_RECOVERY && nsid == 0xffff_ffff && state.known.identify.as_ref().is_some_and(|i| i.ctratt_mds());
+    causes.add(domains, &[req::ADM_FEAT_14], FIELD, || "of FID 05h for the namespaces of several domains".into());
+    let beyond = fid == Feature::HOST_BEHAVIOR && sqe.sgl1().is_in_capsule() && mark.data.iter().take(3).any(|b| *b > 1);
+    causes.add(beyond, &[req::ADM_FEAT_39, req::SQE_12], FIELD, || format!("of host behavior {:02x?}", &mark.data[..3]));
     let identify = state.known.identify.as_ref();
     if fid == Feature::POWER_MANAGEMENT {
         let state_ = c.value() & 0x1f;
@@ -393,8 +451,14 @@ fn io(state: &State, sqe: &Sqe, causes: &mut Causes) {
     if let Some(i) = &known.identify {
         let refused = flush && nsid == 0xffff_ffff && i.vwc_fb() == 2;
         causes.add(refused, &[req::NVM_RW_15], with, || "of all namespaces, which VWC does not offer".into());
-        optional_io(i, opcode, causes);
+        optional_io(i, known.nvm.as_ref(), known.until(0x0001_0400), opcode, causes);
     }
+    let none = known.cc.is_some_and(|c| c.en() && c.css() == 7);
+    causes.add(none, &[req::SQE_45, req::FAB_PROP_31], OPCODE, || "with CC.CSS 111b".into());
+    let writes = matches!(opcode, IoOpcode::WRITE | IoOpcode::WRITE_ZEROES | IoOpcode::WRITE_UNCORRECTABLE | IoOpcode::COPY);
+    let closed = writes && known.spaces.get(&nsid).is_some_and(|s| s.write_protected);
+    causes.add(closed, &[req::NVM_RW_38], &[], || "to a namespace that is write protected".into());
+    special(state, sqe, opcode, causes);
     if !ranged {
         return;
     }
@@ -418,16 +482,78 @@ fn io(state: &State, sqe: &Sqe, causes: &mut Causes) {
     });
 }
 
-fn optional_io(i: &nvmf_wire::IdentifyController, opcode: IoOpcode, causes: &mut Causes) {
+/// Rules of single commands. [NVM Command Set 1.0, 3.2; Base 2.0, 7]
+fn special(state: &State, sqe: &Sqe, opcode: IoOpcode, causes: &mut Causes) {
+    let read = Read::from_bytes(*sqe.as_bytes());
+    let known = &state.known;
+    let len = u64::from(sqe.sgl1().len());
+    match opcode {
+        IoOpcode::VERIFY => causes.add(read.prinfo() & 8 != 0, &[req::NVM_RW_30], FIELD, || "with PRACT".into()),
+        IoOpcode::DATASET_MANAGEMENT => {
+            let due = DatasetManagement::from_bytes(*sqe.as_bytes()).nr().count() * 16;
+            causes.add(len < due, &[req::NVM_RW_23, req::SQE_36], LENGTH, || format!("with an SGL of {len} bytes for {due}"));
+        }
+        IoOpcode::COPY => {
+            let c = Copy::from_bytes(*sqe.as_bytes());
+            let formats = known.identify.as_ref().map(|i| [i.cdfs_0(), i.cdfs_1()]);
+            let format = formats.is_some_and(|f| f.get(usize::from(c.desfmt())) == Some(&false));
+            causes.add(format, &[req::NVM_RW_33], FIELD, || format!("with descriptor format {}", c.desfmt()));
+            let many = known.spaces.get(&sqe.nsid().0).is_some_and(|s| c.nr().count() > s.ranges);
+            causes.add(many, &[req::NVM_RW_35], &[Status::COMMAND_SIZE_LIMIT_EXCEEDED], || format!("of {} ranges", c.nr().count()));
+        }
+        _ => reservations(sqe, causes),
+    }
+    limits(state, opcode, read.nlb().count(), sqe.nsid().0, causes);
+}
+
+/// Reserved values of the reservation commands, and what hosts on a fabric have to ask for. [Base 2.0, 7.2 to 7.5]
+fn reservations(sqe: &Sqe, causes: &mut Causes) {
+    let (dw, dw11) = (sqe.cdw10(), sqe.cdw11());
+    let (action, iekey, kind) = (dw & 7, dw & 8 != 0, dw >> 8 & 0xff);
+    let (most, typed) = match sqe.opc().0 {
+        0x0d => (2, false),
+        0x11 => (2, true),
+        0x15 => (1, true),
+        0x0e => {
+            let with = &[Status::HOST_IDENTIFIER_INCONSISTENT_FORMAT];
+            return causes.add(dw11 & 1 == 0, &[req::RES_22], with, || "with EDS 0".into());
+        }
+        _ => return,
+    };
+    let reserved = action > most || typed && kind > 6 || !typed && dw >> 30 == 1;
+    causes.add(reserved, &[req::RES_26], &[], || format!("with dword 10 {dw:#x}"));
+    causes.add(typed && iekey, &[req::RES_10], FIELD, || "with IEKEY".into());
+}
+
+/// Sizes above what CNS 06h allows, where ONCS does not lift the limit.
+fn limits(state: &State, opcode: IoOpcode, blocks: u64, nsid: u32, causes: &mut Causes) {
+    let known = &state.known;
+    let (Some(i), Some(nvm), Some(cap), Some(space)) = (&known.identify, &known.nvm, known.cap, known.spaces.get(&nsid)) else { return };
+    let (limit, lifted, which): (u8, bool, &'static [&'static Requirement]) = match opcode {
+        IoOpcode::WRITE_ZEROES => (nvm.wzsl(), i.oncs_wzs(), &[req::NVM_RW_22]),
+        IoOpcode::VERIFY => (nvm.vsl(), i.oncs_verify(), &[req::NVM_RW_31]),
+        IoOpcode::WRITE_UNCORRECTABLE => (nvm.wusl(), i.oncs_wus(), &[req::NVM_RW_32]),
+        _ => return,
+    };
+    let most = 1u64.checked_shl(u32::from(limit) + 12 + u32::from(cap.mpsmin())).unwrap_or(u64::MAX);
+    let beyond = limit != 0 && !lifted && blocks.saturating_mul(space.block) > most;
+    causes.add(beyond, which, &[], || format!("of {blocks} blocks, more than its limit"));
+}
+
+/// Revisions up to 1.4 have no limits of their own, so that a bit of ONCS says all.
+fn optional_io(i: &nvmf_wire::IdentifyController, nvm: Option<&IdentifyControllerNvm>, old: bool, opcode: IoOpcode, causes: &mut Causes) {
+    let limited = |limit: fn(&IdentifyControllerNvm) -> bool| !old && nvm.is_none_or(limit);
     let able = match opcode {
         IoOpcode::COMPARE => i.oncs_compare(),
-        IoOpcode::WRITE_UNCORRECTABLE => i.oncs_wus(),
-        IoOpcode::DATASET_MANAGEMENT => i.oncs_dsm(),
-        IoOpcode::WRITE_ZEROES => i.oncs_wzs(),
-        IoOpcode::VERIFY => i.oncs_verify(),
+        IoOpcode::WRITE_UNCORRECTABLE => i.oncs_wus() || limited(|n| n.wusl() != 0),
+        IoOpcode::DATASET_MANAGEMENT => i.oncs_dsm() || limited(|n| n.dmrl() != 0),
+        IoOpcode::WRITE_ZEROES => i.oncs_wzs() || limited(|n| n.wzsl() != 0),
+        IoOpcode::VERIFY => i.oncs_verify() || limited(|n| n.vsl() != 0),
         IoOpcode::COPY => i.oncs_copy(),
         o if matches!(o.0, 0x0d | 0x0e | 0x11 | 0x15) => i.oncs_reservs(),
         _ => true,
     };
-    causes.add(!able, &[req::NVM_RW_02], OPCODE, || "which ONCS does not announce".into());
+    let reservations = matches!(opcode.0, 0x0d | 0x0e | 0x11 | 0x15);
+    let which: &[_] = if reservations { &[req::NVM_RW_02, req::RES_01] } else { &[req::NVM_RW_02] };
+    causes.add(!able, which, OPCODE, || "which ONCS does not announce".into());
 }

@@ -29,7 +29,7 @@ impl Answers {
         self.parts.remove(&sqe.cid().0);
         let read = match sqe.opc() {
             Opcode::IDENTIFY | Opcode::GET_LOG_PAGE => true,
-            Opcode::GET_FEATURES => GetFeatures::from_bytes(*sqe.as_bytes()).fid() == 0x81,
+            Opcode::GET_FEATURES => matches!(GetFeatures::from_bytes(*sqe.as_bytes()).fid(), 0x16 | 0x81),
             _ => false,
         };
         if admin && read && self.parts.len() < MOST {

@@ -64,12 +64,10 @@ fn order(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
         && !state.session.flow_control_off()
     {
         let open = (state.session.submitted() + 1).saturating_sub(head);
-        out.check(
-            open < size,
-            req::SQE_42,
-            format!("{who} makes {open} capsules not covered by SQHD"),
-            format!("fewer than {size}, the queue size"),
-        );
+        for which in [req::SQE_42, req::FAB_SQFC_15] {
+            let seen = format!("{who} makes {open} capsules not covered by SQHD");
+            out.check(open < size, which, seen, format!("fewer than {size}, the queue size"));
+        }
     }
 }
 

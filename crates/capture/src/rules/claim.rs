@@ -2,6 +2,7 @@
 //! otherwise. [Base 2.0, 3.3.3.2.1]
 
 use nvmf_spec::req;
+use nvmf_wire::admin::GetFeatures;
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::cqe::ConnectInvalid;
 use nvmf_wire::sqe::FabricsType;
@@ -144,6 +145,22 @@ fn plain(state: &State, command: &Command, status: Status, seen: &dyn Fn() -> St
         let own = [Opcode::ABORT, Opcode::SET_FEATURES, Opcode::GET_FEATURES, Opcode::ASYNC_EVENT_REQUEST, Opcode::KEEP_ALIVE];
         let io = admin && state.known.serves_io() && own.contains(&sqe.opc());
         out.check(!io, req::ADM_PROHIB_05, seen(), "a command that every I/O controller has");
+    }
+    let with_media = state.known.since(super::identify::V2_0) && state.known.cc.is_some_and(|c| !c.crime());
+    let waits = !status.is_dnr() && (code == Status::NAMESPACE_NOT_READY || code == Status::ADMIN_COMMAND_MEDIA_NOT_READY);
+    out.check(!(with_media && waits), req::CQE_11, seen(), "media is ready with the controller");
+    let media = code == Status::ADMIN_COMMAND_MEDIA_NOT_READY;
+    out.check(!(with_media && media), req::CQE_10, seen(), "only with CC.CRIME 1");
+    let unknown = code == Status::INVALID_FIELD_IN_COMMAND && admin && sqe.opc() == Opcode::GET_FEATURES;
+    if unknown {
+        let get = GetFeatures::from_bytes(*sqe.as_bytes());
+        let plain = get.sel() == 0 && get.value() == 0 && sqe.nsid().0 == 0;
+        let io = state.known.serves_io() && plain;
+        let mandatory = matches!(get.fid(), 0x01 | 0x02 | 0x04 | 0x07 | 0x0b);
+        out.check(!(io && mandatory), req::ADM_FEAT_19, seen(), "a feature that every I/O controller has");
+        out.check(!(io && get.fid() == 0x0a), req::ADM_FEAT_20, seen(), "a feature of the NVM command set");
+        let sets = plain && get.fid() == 0x19 && state.known.cap.is_some_and(|c| c.css_sets()) && state.known.serves_io();
+        out.check(!sets, req::ADM_FEAT_40, seen(), "a feature that CAP.CSS bit 6 goes with");
     }
     if code == Status::COMMAND_SEQUENCE_ERROR && admin {
         let free = [Opcode::IDENTIFY, Opcode::KEEP_ALIVE, Opcode::GET_FEATURES];

@@ -1,6 +1,7 @@
 //! The data of Identify, Get Log Page and Get Features once it is whole: which table it is, and what is learnt from it.
 
 use nvmf_wire::admin::{Cns, GetFeatures, GetLogPage, Identify, LogPage};
+use nvmf_wire::identify::IdentifyControllerNvm;
 use nvmf_wire::log::{DiscoveryHeader, ErrorEntry, Smart};
 use nvmf_wire::{Cqe, IdentifyController, IdentifyNamespace, Opcode, Sqe, Structure};
 
@@ -24,6 +25,8 @@ pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Ou
                     namespace::list(state, Cns(c.cns()), sqe.nsid().0, data, who, out);
                 }
                 Cns::NAMESPACE_DESCRIPTORS => namespace::descriptors(state, sqe.nsid().0, data, who, out),
+                Cns::NAMESPACE_INDEPENDENT => namespace::independent(state, sqe.nsid().0, data, who, out),
+                Cns::UUIDS => identify::uuids(state, data, who, out),
                 Cns::COMMAND_SETS => identify::command_sets(c.cntid(), data, who, out),
                 Cns::CONTROLLER_CSI if c.csi() == 0 => identify::controller_nvm(data, who, out),
                 Cns::ATTACHED_CONTROLLERS | Cns::CONTROLLERS => identify::controllers(c.cntid(), data, who, out),
@@ -46,7 +49,14 @@ pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Ou
                 _ => {}
             }
         }
-        Opcode::GET_FEATURES if GetFeatures::from_bytes(*sqe.as_bytes()).sel() == 0 => feature::host_id(state, sqe, data, who, out),
+        Opcode::GET_FEATURES => {
+            let c = GetFeatures::from_bytes(*sqe.as_bytes());
+            match (c.fid(), c.sel()) {
+                (0x81, 0) => feature::host_id(state, sqe, data, who, out),
+                (0x16, 0) => feature::behavior(state, data, who, out),
+                _ => {}
+            }
+        }
         _ => {}
     }
 }
@@ -56,10 +66,17 @@ pub(super) fn learn(state: &mut State, sqe: &Sqe, success: bool) {
     if !success || sqe.fctype().is_some() {
         return;
     }
+    if sqe.opc() == Opcode::SET_FEATURES && sqe.cdw10() as u8 == 0x16 {
+        let data = state.marks.get(&sqe.cid().0).map(|m| m.data).filter(|_| sqe.sgl1().is_in_capsule());
+        state.known.behavior_data = data;
+    }
     let Some(data) = state.answers.get(sqe.cid().0) else { return };
     match sqe.opc() {
         Opcode::IDENTIFY if data.len() >= 4096 => match Cns(Identify::from_bytes(*sqe.as_bytes()).cns()) {
             Cns::CONTROLLER => state.known.identify = IdentifyController::read(data).ok().map(Box::new),
+            Cns::CONTROLLER_CSI if Identify::from_bytes(*sqe.as_bytes()).csi() == 0 => {
+                state.known.nvm = IdentifyControllerNvm::read(data).ok();
+            }
             Cns::NAMESPACE => {
                 if let Ok(space) = IdentifyNamespace::read(data) {
                     state.known.space(sqe.nsid().0, &space);

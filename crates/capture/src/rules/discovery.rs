@@ -1,14 +1,15 @@
 //! The discovery log page: header and entries, whole or in parts. [Base 2.0, 5.16.1.23; NVMe/TCP 1.0, 3.1.2]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use nvmf_spec::req;
 use nvmf_wire::log::discovery::TsasTcp;
-use nvmf_wire::log::{DiscoveryEntry, DiscoveryHeader, SubsystemType, TransportType};
+use nvmf_wire::log::{AddressFamily, DiscoveryEntry, DiscoveryHeader, SubsystemType, TransportType};
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::{Cntlid, Structure};
 
-use super::Out;
+use super::{Out, host};
 use super::identify::{V2_0, ascii};
 use super::state::State;
 
@@ -62,6 +63,14 @@ fn one(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
         let which = if at == 3 { req::DISC_LOG_16 } else { req::DISC_LOG_25 };
         out.add(which, format!("{who}: byte {at} has a reserved bit"), "0");
     }
+    let address = e.traddr();
+    let right = match e.adrfam() {
+        AddressFamily::IPV4 => address.as_str().parse::<Ipv4Addr>().is_ok(),
+        // A zone may follow.
+        AddressFamily::IPV6 => address.as_str().split('%').next().unwrap_or_default().parse::<Ipv6Addr>().is_ok(),
+        _ => true,
+    };
+    out.check(right, req::DISC_LOG_22, format!("{who}: TRADDR {:?}", address.as_str()), "an address of its family");
     if e.trtype() == TransportType::TCP {
         tcp(e, who, out);
     }
@@ -79,6 +88,7 @@ fn name(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
         "a name in UTF-8, ended by a NUL",
     );
     out.check(text.len() <= 223, req::NQN_02, format!("{who}: SUBNQN has {} bytes", text.len()), "223 at most");
+    out.check(!host::own_domain(text), req::NQN_05, format!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)), "another domain than org.nvmexpress");
     if good {
         out.check(
             text.starts_with(b"nqn."),
@@ -102,6 +112,8 @@ fn tcp(e: &DiscoveryEntry, who: &str, out: &mut Out) {
     for which in [req::TCP_DISC_07, req::TCP_DISC_02] {
         out.check(decimal, which, format!("{who}: TRSVCID {:?}", port.as_str()), "a port number in decimal");
     }
+    let own = e.subtype() == SubsystemType::NVM && port.as_str() == "8009";
+    out.check(!own, req::TCP_DISC_05, format!("{who}: an NVM subsystem at port 8009"), "a port that is not the one of discovery");
     let tsas: TsasTcp = e.tsas_tcp();
     let security = tsas.sectype().0;
     for which in [req::TCP_TLS_01, req::TCP_TLS_03, req::TCP_DISC_01] {
@@ -115,8 +127,12 @@ fn tcp(e: &DiscoveryEntry, who: &str, out: &mut Out) {
 fn models(entries: &[DiscoveryEntry], who: &str, out: &mut Out) {
     let mut dynamic: BTreeMap<String, bool> = BTreeMap::new();
     let mut any = BTreeSet::new();
+    let mut needs: BTreeMap<String, u8> = BTreeMap::new();
     for e in entries.iter().filter(|e| e.subtype() == SubsystemType::NVM) {
         let (subnqn, id) = (e.subnqn().as_str().to_owned(), e.cntlid());
+        let treq = e.as_bytes().get(3).copied().unwrap_or(0);
+        let even = *needs.entry(subnqn.clone()).or_insert(treq) == treq;
+        out.check(even, req::DISC_LOG_17, format!("{who}: {subnqn} with TREQ {treq:#04x} and another"), "the same in all of its entries");
         let model = id == Cntlid::DYNAMIC;
         let same = *dynamic.entry(subnqn.clone()).or_insert(model) == model;
         for which in [req::DISC_LOG_10, req::FAB_CNTLID_08] {

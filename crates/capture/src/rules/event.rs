@@ -1,7 +1,7 @@
 //! Asynchronous events, aborts and Keep Alive: what their completions say. [Base 2.0, 5.1, 5.2 and 5.18]
 
 use nvmf_spec::req;
-use nvmf_wire::admin::Abort;
+use nvmf_wire::admin::{Abort, Feature, GetLogPage};
 use nvmf_wire::cqe::AsyncEventResponse;
 use nvmf_wire::{Cqe, Opcode, Qid, Sqe, Status};
 
@@ -54,9 +54,44 @@ fn event(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
         format!("{who}: log page {page:02x}h"),
         "the page of the event",
     );
+    if state.masked.contains_key(&(kind, info)) {
+        for which in [req::AER_02, req::ADM_AER_06, req::ADM_AER_07, req::ADM_LOG_10] {
+            out.add(which, format!("{who} again, and its log page was not read since"), "masked until the host clears it");
+        }
+    }
+    let bit = match (kind, info) {
+        (2, 0x00..=0x07) => Some(8 + u32::from(info)),
+        (2, 0xf0) => Some(31),
+        _ => None,
+    };
+    let config = state.known.features.get(&(Feature::ASYNC_EVENT_CONFIG.0, 0));
+    if let (Some(bit), Some(config)) = (bit, config) {
+        out.check(config >> bit & 1 == 1, req::ADM_AER_09, format!("{who}, bit {bit} of the configuration is 0"), "no such event");
+    }
     if state.known.discovery() == Some(true) && kind == 2 && state.known.until(super::identify::V2_0) {
         for which in [req::DISC_CTRL_16, req::ADM_AER_25] {
             out.check(info == 0xf0 && page == 0x70, which, who.clone(), "0070F002h, the only notice of a discovery controller");
+        }
+    }
+}
+
+/// A command of the host clears an event: the log page is read, and not retained. [AER-02, ADM-AER-07]
+pub(super) fn asked(state: &mut State, sqe: &Sqe) {
+    if sqe.fctype().is_none() && sqe.opc() == Opcode::GET_LOG_PAGE && state.session.is_admin() {
+        let c = GetLogPage::from_bytes(*sqe.as_bytes());
+        state.masked.retain(|_, page| c.rae() || *page != c.lid());
+    }
+}
+
+/// An event was reported: from now on its like is masked.
+pub(super) fn noted(state: &mut State, sqe: &Sqe, cqe: &Cqe) {
+    if !state.session.is_admin() || sqe.fctype().is_some() {
+        return;
+    }
+    if sqe.opc() == Opcode::ASYNC_EVENT_REQUEST && cqe.status().is_success() {
+        let e = AsyncEventResponse::from_bytes(*cqe.as_bytes());
+        if e.log_page() != 0 {
+            state.masked.insert((e.event_type(), e.event_info()), e.log_page());
         }
     }
 }

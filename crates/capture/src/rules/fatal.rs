@@ -31,6 +31,10 @@ struct Fault {
     at_ns: u64,
     /// CID, where it is a command.
     cid: Option<u16>,
+    /// The lowest byte at fault, where each breach names one.
+    lowest: Option<u32>,
+    /// What breaks first.
+    breach: &'static Requirement,
     /// Its header digest is wrong, or may be taken for wrong.
     digest: bool,
 }
@@ -50,16 +54,17 @@ pub(super) struct Faults {
 impl Faults {
     /// Notes what was wrong with a PDU.
     pub fn note(&mut self, bytes: &[u8], hdgst: Option<[u8; 4]>, breaches: &[&'static Requirement], at_ns: u64) {
-        if breaches.is_empty() {
-            return;
-        }
+        let Some(first) = breaches.first() else { return };
         let ptype = PduType(bytes.first().copied().unwrap_or(0xff));
         let mut fits = Vec::new();
-        let (mut fatal, mut any) = (false, false);
+        let (mut fatal, mut any, mut lowest, mut breach) = (false, false, None::<u32>, None);
         for b in breaches {
             match cause(b, ptype, hdgst) {
                 Some((ends, codes)) => {
                     fatal |= ends;
+                    breach = breach.or(ends.then_some(*b));
+                    let at = codes.iter().filter_map(|(_, i)| *i).max();
+                    lowest = [lowest, at].into_iter().flatten().min();
                     fits.extend_from_slice(&codes);
                 }
                 None => any = true,
@@ -75,7 +80,7 @@ impl Faults {
         }
         let digest = breaches.iter().any(|b| [req::TCP_DGST_05, req::TCP_DGST_06, req::TCP_DGST_08].contains(b));
         let head = bytes.get(..128.min(bytes.len())).unwrap_or(&[]).to_vec();
-        self.list.push_back(Fault { head, ptype, fatal, fits, at_ns, cid, digest });
+        self.list.push_back(Fault { head, ptype, fatal, fits, at_ns, cid, lowest, breach: breach.unwrap_or(first), digest });
     }
 
     /// Notes a PDU at which the text is silent: a terminate request for it fits, whatever it says.
@@ -89,6 +94,8 @@ impl Faults {
                 fits: Vec::new(),
                 at_ns,
                 cid: None,
+                lowest: None,
+                breach: req::TCP_CH_06,
                 digest: false,
             });
         }
@@ -136,6 +143,7 @@ fn cause(r: &'static Requirement, ptype: PduType, hdgst: Option<[u8; 4]>) -> Opt
             (true, vec![(Fes::HEADER_DIGEST_ERROR.0, Some(u32::from_le_bytes(hdgst.unwrap_or_default())))])
         }
         r if r == req::TCP_DGST_18 => (true, vec![field(11), (unsupported, Some(11))]),
+        r if r == req::TCP_R2T_03 => (true, vec![(sequence, None)]),
         r if r == req::TCP_R2T_10 => (true, vec![(Fes::LIMIT_EXCEEDED.0, None)]),
         r if r == req::TCP_H2C_09 => (true, vec![(Fes::LIMIT_EXCEEDED.0, None)]),
         r if r == req::TCP_H2C_07 || r == req::TCP_H2C_08 => {
@@ -180,6 +188,10 @@ pub(super) fn term(faults: &Faults, sender: Side, answers: bool, pdu: &Pdu, out:
         return out.add(of(req::TCP_TERM_16, req::TCP_TERM_04), seen, format!("FES {}", list(fits.iter().map(|(s, _)| *s))));
     }
     if fits.iter().any(|(s, i)| *s == fes && i.is_none_or(|i| i == fei)) {
+        let lowest = named.iter().filter_map(|f| f.lowest).min().filter(|_| fes == Fes::INVALID_PDU_HEADER_FIELD.0 && named.len() == 1);
+        if let Some(lowest) = lowest.filter(|l| fei > *l) {
+            out.add(of(req::TCP_TERM_35, req::TCP_TERM_51), seen, format!("FEI {lowest:#x}, the lowest of the fields at fault"));
+        }
         return;
     }
     let which = match fes {
@@ -187,8 +199,11 @@ pub(super) fn term(faults: &Faults, sender: Side, answers: bool, pdu: &Pdu, out:
         6 => of(req::TCP_TERM_37, req::TCP_TERM_53),
         _ => of(req::TCP_TERM_34, req::TCP_TERM_50),
     };
+    let given = of(req::TCP_TERM_17, req::TCP_TERM_05);
     let due = fits.iter().filter(|(s, _)| *s == fes).filter_map(|(_, i)| i.map(|i| format!("{i:#x}"))).collect::<Vec<_>>();
-    out.add(which, seen, format!("FEI {}", due.join(" or ")));
+    for which in [which, given] {
+        out.add(which, seen.clone(), format!("FEI {}", due.join(" or ")));
+    }
 }
 
 fn starts(head: &[u8], data: &[u8]) -> bool {
@@ -219,19 +234,56 @@ pub(super) fn goes_on(faults: &mut Faults, pdu: &Pdu, out: &mut Out) {
     }
 }
 
-/// A side closed its direction. What the host sent was fatal, and the controller closes without a word, or was silent too long.
-pub(super) fn closed(faults: &mut Faults, by: Side, reset: bool, now_ns: u64, out: &mut Out) {
-    let Some(fault) = faults.fatal().filter(|_| !faults.told) else { return };
-    let waited = now_ns.saturating_sub(fault.at_ns);
-    // A reset may have overtaken a terminate request on its way, where the capture was taken at the host.
-    let silent = by == Side::Controller && !reset;
-    let never = by == Side::Host && waited >= PATIENCE_NS;
-    if silent || never {
+/// A side closes its direction first. What its peer sent was fatal, and it closes without a word, or the peer waited too long.
+pub(super) fn closed(faults: &mut [Faults; 2], term: [bool; 2], by: Side, reset: bool, now_ns: u64, out: &mut Out) {
+    // A reset may have overtaken a terminate request on its way, where the capture was taken at its receiver.
+    let quiet = !reset;
+    for side in [Side::Host, Side::Controller] {
+        let (own, peer) = (super::index(side), super::index(side.other()));
+        let Some(faults) = faults.get_mut(peer).filter(|f| !f.told && !term.get(own).copied().unwrap_or(true)) else { continue };
+        let Some(fault) = faults.fatal() else { continue };
+        let waited = now_ns.saturating_sub(fault.at_ns);
+        let silent = by == side && quiet;
+        // How long a host looks at what it got is for it to say.
+        let never = by != side && side == Side::Controller && waited >= PATIENCE_NS;
+        if !silent && !never {
+            continue;
+        }
         let seen = match silent {
-            true => format!("the controller closes after {} that is a fatal error", fault.ptype),
+            true => format!("the {side} closes after {} that is a fatal error", fault.ptype),
             false => format!("nothing for {} s after {} that is a fatal error", waited / 1_000_000_000, fault.ptype),
         };
-        out.blame(Side::Controller, req::TCP_TERM_03, seen, "a C2HTermReq");
+        let which = if side == Side::Host { req::TCP_TERM_15 } else { req::TCP_TERM_03 };
+        out.blame(side, which, seen.clone(), "a terminate request");
+        if let Some(which) = reaction(fault.breach).filter(|_| side == Side::Host) {
+            out.blame(side, which, seen, "a terminate request");
+        }
         faults.told = true;
+    }
+}
+
+/// The requirement that asks a host for a terminate request after this breach of the controller.
+fn reaction(breach: &'static Requirement) -> Option<&'static Requirement> {
+    let icresp = [req::TCP_ICRESP_04, req::TCP_ICRESP_07, req::TCP_ICRESP_08];
+    Some(match breach {
+        b if icresp.contains(&b) => req::TCP_ERR_03,
+        b if b == req::TCP_DGST_18 => req::TCP_DGST_19,
+        b if b == req::TCP_DGST_06 => req::TCP_DGST_21,
+        b if b == req::TCP_R2T_03 => req::TCP_R2T_06,
+        b if b == req::TCP_R2T_10 => req::TCP_R2T_11,
+        _ => return None,
+    })
+}
+
+/// A terminate request is answered by the end of the connection; after 30 s its sender need not wait any longer.
+pub(super) fn lingered(term: [Option<u64>; 2], by: Side, now_ns: u64, out: &mut Out) {
+    let [host, controller] = term;
+    let (sent, which) = match by {
+        Side::Host => (host, req::TCP_TERM_19),
+        Side::Controller => (controller, req::TCP_TERM_07),
+    };
+    if let Some(sent) = sent.filter(|at| now_ns.saturating_sub(*at) >= PATIENCE_NS) {
+        let waited = now_ns.saturating_sub(sent) / 1_000_000_000;
+        out.blame(by.other(), which, format!("the connection stands {waited} s after a terminate request"), "its end");
     }
 }

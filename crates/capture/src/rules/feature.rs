@@ -38,6 +38,10 @@ fn got(state: &State, get: &GetFeatures, nsid: u32, dw0: u32, who: &str, out: &m
     let who = format!("{who}, FID {:02x}h, SEL {sel}", fid.0);
     if sel == 3 {
         out.check(dw0 & !7 == 0, req::ADM_FEAT_05, format!("{who}: DW0 {dw0:#x}"), "no bits but 2:0");
+        if (0x7d..=0x7f).contains(&fid.0) {
+            let due = if fid.0 == 0x7f { 6 } else { 4 };
+            out.check(dw0 == due, req::ADM_FEAT_52, format!("{who}: DW0 {dw0:#x}"), format!("{due}: changeable, not saveable"));
+        }
         return;
     }
     let wide = nsid == 0;
@@ -125,6 +129,18 @@ fn keep_alive(state: &State, sel: u8, dw0: u32, who: &str, out: &mut Out) {
     if let Some(grain) = grain {
         out.check(dw0.is_multiple_of(grain), req::KA_17, seen(), format!("a multiple of {grain} ms, by KAS"));
     }
+}
+
+/// Host Behavior Support is as it was set, and all zero at first.
+pub(super) fn behavior(state: &State, data: &[u8], who: &str, out: &mut Out) {
+    let known = &state.known;
+    let due = match known.behavior_data {
+        Some(set) => set,
+        None if known.dynamic() && !known.behavior => [0; 4],
+        None => return,
+    };
+    let same = data.get(..3) == due.get(..3);
+    out.check(same, req::ADM_FEAT_38, format!("{who}: {:02x?}", data.get(..3).unwrap_or(&[])), format!("{:02x?}, as set", &due[..3]));
 }
 
 /// The Host Identifier is that of Connect.

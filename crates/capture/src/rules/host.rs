@@ -2,10 +2,12 @@
 
 use nvmf_spec::{Side, req};
 use nvmf_wire::admin::{Cns, Feature, GetLogPage, Identify, LogPage, SetFeatures};
+use nvmf_wire::authentication::AuthenticationSend;
 use nvmf_wire::connect::{Connect, ConnectData};
+use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::nvm::{Compare, Read};
 use nvmf_wire::sqe::{FabricsType, IoOpcode};
-use nvmf_wire::{Opcode, Qid, Sqe};
+use nvmf_wire::{Cntlid, Opcode, Qid, Sqe};
 
 use super::state::State;
 use super::{Out, event, property};
@@ -20,13 +22,78 @@ pub(super) fn asked(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut 
             let rest = sqe.as_bytes().get(24..40).into_iter().chain(sqe.as_bytes().get(48..64)).flatten().any(|b| *b != 0);
             out.check(!rest && data.is_empty(), req::FAB_DISC_04, format!("{who} with SGL1 or bytes 63:48 set"), "0: no data");
             let busy = state.session.outstanding().count();
-            out.check(busy == 0, req::FAB_DISC_08, format!("{who} with {busy} commands outstanding"), "none");
+            for which in [req::FAB_DISC_08, req::FAB_DISC_22] {
+                out.check(busy == 0, which, format!("{who} with {busy} commands outstanding"), "none");
+            }
         }
+        Some(FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE) => authentication(sqe, who, out),
         Some(_) => {}
         None if state.session.is_admin() => admin(state, sqe, who, out),
         None => io(state, sqe, who, out),
     }
+    let early = state.required && !state.authenticating && state.connected && !is_authentication(sqe);
+    out.check(!early, req::FAB_QUEUE_10, format!("{who} before the authentication that Connect asked for"), "authentication first");
     depth(state, sqe, who, out);
+}
+
+pub(super) fn is_authentication(sqe: &Sqe) -> bool {
+    matches!(sqe.fctype(), Some(FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE))
+}
+
+fn authentication(sqe: &Sqe, who: &str, out: &mut Out) {
+    let a = AuthenticationSend::from_bytes(*sqe.as_bytes());
+    let sgl = sqe.sgl1();
+    let whole = (sgl.is_in_capsule() || sgl.is_transport()) && sgl.len() == a.tl();
+    out.check(whole, req::FAB_AUTH_01, format!("{who}: SGL of {} bytes, transfer length {}", sgl.len(), a.tl()), "the same");
+    let ours = (a.secp().0, a.spsp0(), a.spsp1()) == (0xe9, 1, 1);
+    let seen = format!("{who}: SECP {:02x}h, SPSP0 {}, SPSP1 {}", a.secp().0, a.spsp0(), a.spsp1());
+    out.check(ours, req::FAB_AUTH_05, seen, "E9h, 1 and 1");
+}
+
+/// Keeps the times at which a host was heard of, and the log page that it reads in parts.
+pub(super) fn traffic(state: &mut State, sqe: &Sqe) {
+    state.authenticating |= is_authentication(sqe);
+    state.known.heard_ns = Some(state.now_ns);
+    if sqe.fctype().is_some() || !state.session.is_admin() {
+        return;
+    }
+    match sqe.opc() {
+        Opcode::KEEP_ALIVE => state.known.alive_ns = Some(state.now_ns),
+        Opcode::GET_LOG_PAGE => {
+            let c = GetLogPage::from_bytes(*sqe.as_bytes());
+            match state.parts {
+                _ if c.ot() || c.lsp() != 0 || !matches!(LogPage(c.lid()), LogPage::DISCOVERY | LogPage::ANA) => {}
+                _ if c.lpo() > 0 => state.parts = Some((c.lid(), c.lpo())),
+                Some((lid, _)) if lid == c.lid() => state.parts = None,
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The host leaves: a page that was read in parts had to be checked by its header once more.
+pub(super) fn left(state: &State, by: Side, reset: bool, out: &mut Out) {
+    let Some((lid, at)) = state.parts.filter(|_| by == Side::Host && !reset && state.session.outstanding().next().is_none()) else { return };
+    let seen = format!("log page {lid:02x}h read in parts up to offset {at:#x}, its header not again");
+    let which: &[_] = if lid == LogPage::ANA.0 { &[req::ANA_08] } else { &[req::DISC_LOG_02, req::ADM_LOG_42] };
+    for which in which {
+        out.blame(Side::Host, which, seen.clone(), "the header read once more at the end");
+    }
+}
+
+/// Keep Alive comes in time: judged is one that is later than the whole timeout, where half of it is asked for.
+fn keep_alive(state: &State, who: &str, out: &mut Out) {
+    let known = &state.known;
+    let kato = known.features.get(&(Feature::KEEP_ALIVE_TIMER.0, 0)).copied().unwrap_or(known.kato);
+    let (Some(i), true) = (&known.identify, known.serving() && kato != 0) else { return };
+    let last = if i.ctratt_tbkas() { known.heard_ns } else { known.alive_ns };
+    let Some(gap) = last.map(|at| state.now_ns.saturating_sub(at) / 1_000_000) else { return };
+    let which = if i.ctratt_tbkas() { [req::KA_16, req::ADM_KA_12] } else { [req::KA_13, req::ADM_KA_11] };
+    for which in which {
+        let seen = format!("{who} {gap} ms after the one before");
+        out.check(gap <= u64::from(kato), which, seen, format!("at half of the {kato} ms of KATO"));
+    }
 }
 
 /// Queues without SQ flow control, and those that were deleted.
@@ -62,7 +129,10 @@ fn admin(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
     let nsid = sqe.nsid().0;
     let free = |which, out: &mut Out| out.check(nsid == 0, which, format!("{who} with NSID {nsid:#x}"), "0, it is not used");
     match sqe.opc() {
-        Opcode::KEEP_ALIVE => free(req::SQE_13, out),
+        Opcode::KEEP_ALIVE => {
+            keep_alive(state, who, out);
+            free(req::SQE_13, out);
+        }
         Opcode::ABORT => {
             let rest = sqe.as_bytes().get(44..64).is_some_and(|b| b.iter().any(|b| *b != 0));
             out.check(nsid == 0 && !rest, req::ADM_ABORT_08, format!("{who} with NSID or CDW11 to 15 set"), "0");
@@ -108,6 +178,16 @@ fn identify(c: &Identify, nsid: u32, who: &str, out: &mut Out) {
 
 fn log(state: &State, c: &GetLogPage, nsid: u32, who: &str, out: &mut Out) {
     let who = format!("{who} of LID {:02x}h", c.lid());
+    let back = state.parts.is_some_and(|(lid, at)| lid == c.lid() && c.lpo() > 0 && c.lpo() < at);
+    if back && LogPage(c.lid()) == LogPage::DISCOVERY {
+        for which in [req::DISC_LOG_02, req::ADM_LOG_42] {
+            out.add(which, format!("{who} at offset {:#x} behind a higher one", c.lpo()), "rising offsets");
+        }
+    }
+    if LogPage(c.lid()) == LogPage::DISCOVERY && state.known.discovery() == Some(true) {
+        let order = state.known.cap.is_some() && state.known.identify.is_some();
+        out.check(order, req::DISC_CTRL_20, format!("{who} before CAP and Identify Controller were read"), "both first");
+    }
     out.check(c.ot() || c.lpo().is_multiple_of(4), req::ADM_LOG_03, format!("{who} at offset {}", c.lpo()), "a multiple of 4");
     // Pages that no event leads to.
     let quiet = matches!(LogPage(c.lid()), LogPage::SUPPORTED | LogPage::COMMAND_EFFECTS | LogPage::FEATURE_EFFECTS);
@@ -136,7 +216,8 @@ fn io(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
     let known = &state.known;
     if known.who.is_some() && state.trusts(Side::Controller) {
         for which in [req::FAB_QUEUE_09, req::RESET_11] {
-            let ready = known.ready || known.enable == super::known::Enable::Unknown;
+            // At one time on two connections nobody can tell which was first.
+            let ready = known.ready || known.enable == super::known::Enable::Unknown || state.now_ns <= known.wrote_ns;
             out.check(ready, which, format!("{who} while CSTS.RDY was not read as 1"), "only when the controller is ready");
         }
     }
@@ -191,6 +272,8 @@ fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
         names(&d, who, out);
     }
     if c.qid() == Qid::ADMIN {
+        let fixed = ConnectData::read(data).is_ok_and(|d| d.subnqn().as_str() == DISCOVERY_NQN && d.cntlid() != Cntlid::DYNAMIC);
+        out.check(!fixed, req::FAB_CNTLID_02, format!("{who} to a discovery service with a CNTLID of its own"), "FFFFh: it is dynamic");
         let seen = format!("{who} of {entries} entries on the Admin Queue");
         return out.check(entries <= 4096, req::FAB_QUEUE_14, seen, "4096 at most");
     }
@@ -208,6 +291,13 @@ fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
     let up = known.ready || known.enable == super::known::Enable::Unknown;
     for which in [req::FAB_CONNECT_22, req::FAB_QUEUE_11] {
         out.check(up, which, format!("{who} before CSTS.RDY was read as 1"), "a controller that is ready");
+    }
+    if known.resets == 0 {
+        let asked = known.set.contains(&Feature::NUMBER_OF_QUEUES.0) && known.cap.is_some();
+        for which in [req::FAB_QUEUE_18, req::FAB_INIT_05] {
+            out.check(asked, which, format!("{who} without CAP.MQES and Number of Queues"), "both asked for before");
+        }
+        out.check(known.identify.is_some(), req::FAB_INIT_04, format!("{who} without Identify Controller"), "Identify Controller before");
     }
     if let Some(cap) = known.cap {
         let most = cap.mqes().count();
@@ -238,10 +328,17 @@ fn names(d: &ConnectData, who: &str, out: &mut Out) {
             continue;
         }
         out.check(text.starts_with(b"nqn."), req::NQN_03, seen.clone(), "nqn. at its head");
+        out.check(!own_domain(text), req::NQN_05, seen.clone(), "another domain than org.nvmexpress");
         if let Some(uuid) = text.strip_prefix(b"nqn.2014-08.org.nvmexpress:uuid:") {
             out.check(is_uuid(uuid), req::NQN_06, seen, "a UUID of 8-4-4-4-12 hexadecimal digits");
         }
     }
+}
+
+/// A name of the first form in the domain of NVM Express, which is for the two other forms. [NQN-05]
+pub(super) fn own_domain(text: &[u8]) -> bool {
+    let own = text.get(12..).is_some_and(|rest| rest.starts_with(b"org.nvmexpress:"));
+    own && !text.starts_with(b"nqn.2014-08.org.nvmexpress:uuid:")
 }
 
 fn is_uuid(text: &[u8]) -> bool {

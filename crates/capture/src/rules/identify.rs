@@ -226,3 +226,14 @@ pub(super) fn controllers(from: u16, data: &[u8], who: &str, out: &mut Out) {
         "rising, from CNTID on",
     );
 }
+
+/// The list of UUIDs: the first is one, and what follows the last is zero. [ADM-IDENTIFY-39]
+pub(super) fn uuids(state: &State, data: &[u8], who: &str, out: &mut Out) {
+    if !state.known.identify.as_ref().is_some_and(|i| i.ctratt_ulist()) {
+        return;
+    }
+    let (entries, _) = data.as_chunks::<32>();
+    let ids: Vec<bool> = entries.iter().skip(1).map(|e| e.get(16..).is_some_and(|id| id.iter().any(|b| *b != 0))).collect();
+    out.check(ids.first() == Some(&true), req::ADM_IDENTIFY_39, format!("{who}: the first UUID is 0"), "a UUID");
+    out.check(ids.last() != Some(&true), req::ADM_IDENTIFY_39, format!("{who}: the last entry is a UUID"), "0");
+}

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nvmf_wire::admin::{Feature, GetFeatures, SetFeatures};
 use nvmf_wire::connect::ConnectData;
-use nvmf_wire::identify::{ControllerType, IdentifyController, LbaFormat};
+use nvmf_wire::identify::{ControllerType, IdentifyController, IdentifyControllerNvm, LbaFormat};
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::property::{Cap, Cc, Csts, Property, PropertyGet, PropertySet};
 use nvmf_wire::sqe::FabricsType;
@@ -59,6 +59,12 @@ pub(super) struct Space {
     pub eui64: [u8; 8],
     pub nguid: [u8; 16],
     pub deallocate_error: bool,
+    pub write_protected: bool,
+    /// Most source ranges of Copy.
+    pub ranges: u64,
+    pub group: u32,
+    /// Write Zeroes may deallocate.
+    pub wzds: bool,
 }
 
 /// Counters of the SMART log, and how many commands were completed by then.
@@ -75,6 +81,8 @@ pub(super) struct Known {
     /// The connection of the Admin Queue stands.
     pub open: bool,
     pub who: Option<Who>,
+    /// When the association began, nanoseconds.
+    pub since_ns: u64,
     /// KATO of Connect, ms.
     pub kato: u32,
     pub cap: Option<Cap>,
@@ -112,6 +120,15 @@ pub(super) struct Known {
     pub smart_errors: Option<u64>,
     /// Controller resets of this association.
     pub resets: u32,
+    /// When the host was last heard of on any queue, and by a Keep Alive, nanoseconds.
+    pub heard_ns: Option<u64>,
+    pub alive_ns: Option<u64>,
+    /// What CNS 06h says of the NVM command set.
+    pub nvm: Option<IdentifyControllerNvm>,
+    /// First bytes of Host Behavior Support, as last set.
+    pub behavior_data: Option<[u8; 4]>,
+    /// When CC was last written, nanoseconds.
+    pub wrote_ns: u64,
     /// Newest error count of the error log.
     pub newest_error: Option<u64>,
     /// Property Sets of CC that are not answered, by CID.
@@ -122,8 +139,8 @@ pub(super) struct Known {
 
 impl Known {
     /// An Admin Queue was connected.
-    pub fn associated(&mut self, who: Option<Who>, kato: u32) {
-        *self = Self { open: true, who, kato, enable: Enable::Off, cc: Some(Cc::default()), ..Self::default() };
+    pub fn associated(&mut self, who: Option<Who>, kato: u32, since_ns: u64) {
+        *self = Self { open: true, who, kato, since_ns, enable: Enable::Off, cc: Some(Cc::default()), ..Self::default() };
     }
 
     /// True where the controller is known to be one of discovery, false where it is known to be none.
@@ -261,6 +278,7 @@ impl Known {
         self.features.retain(|(_, sel), _| *sel != 0);
         self.set.clear();
         self.behavior = false;
+        self.behavior_data = None;
         for stands in self.queues.values_mut() {
             *stands = false;
         }
@@ -290,7 +308,12 @@ impl Known {
             return;
         }
         let space =
-            Space { nsze: data.nsze(), block, eui64: data.eui64(), nguid: data.nguid(), deallocate_error: data.nsfeat_dae() };
+            Space { nsze: data.nsze(), block, eui64: data.eui64(), nguid: data.nguid(), deallocate_error: data.nsfeat_dae(),
+            write_protected: data.nsattr_wp(),
+            ranges: data.msrc().count(),
+            group: data.anagrpid(),
+            wzds: data.dlfeat_wzds(),
+        };
         self.spaces.insert(nsid, space);
     }
 

@@ -93,6 +93,8 @@ fn errors(state: &State, data: &[u8], who: &str, out: &mut Out) {
         let apart = e.cid().0 == 0xffff && e.sqid().0 != 0xffff;
         let transport = e.trtype() > 3 && e.trtype() != 254;
         out.check(!transport, req::ADM_LOG_22, format!("{who}: TRTYPE {} in an entry", e.trtype()), "0, or a transport");
+        let lone = (e.sqid().0 == 0xffff) != (e.cid().0 == 0xffff) && e.sqid().0 == 0xffff;
+        out.check(!lone, req::ADM_LOG_20, format!("{who}: SQID FFFFh with CID {:#06x}", e.cid().0), "FFFFh in both");
         let reserved = e.location_byte() > 63 && e.location_byte() != 0xff;
         out.check(
             !reserved || apart,
@@ -219,6 +221,12 @@ fn ana(state: &State, data: &[u8], who: &str, out: &mut Out) {
         let value = group.state().0;
         out.check(matches!(value, 1..=4 | 0xf), req::ANA_09, format!("{seen}: state {value}"), "1 to 4 or Fh");
         let Some(i) = &state.known.identify else { continue };
+        if i.anacap_fixed() {
+            let other = list.iter().find(|n| state.known.spaces.get(n).is_some_and(|s| s.group != group.grpid()));
+            for which in [req::ANA_05, req::ANA_19] {
+                out.check(other.is_none(), which, format!("{seen}: NSID {:?} of another group", other), "the group of its ANAGRPID");
+            }
+        }
         let able = match value {
             1 => i.anacap_optimized(),
             2 => i.anacap_non_optimized(),

@@ -37,7 +37,7 @@ mod store;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use nvmf_spec::{Level, Requirement, Side};
+use nvmf_spec::{Level, Requirement, Side, req};
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::{CapsuleCmd, Pdu, PduHead, PduType};
@@ -139,6 +139,7 @@ impl Judge {
         state.known = self.controllers.remove(&home).unwrap_or_default();
         state.written = self.written.take();
         state.event(event, &mut out);
+        twice(state, &self.controllers, event, &mut out);
         self.written = state.written.take();
         // A connection that belongs to no known controller leaves nothing behind.
         if state.home.is_some() {
@@ -159,6 +160,18 @@ impl Judge {
             expected: b.expected,
         };
         out.breaches.into_iter().map(finding).collect()
+    }
+}
+
+/// A controller serves one association, so that a second one under its name means that both go by one controller ID.
+fn twice(state: &mut State, controllers: &BTreeMap<usize, Known>, event: &Event, out: &mut Out) {
+    let served = event.dir == Direction::ControllerToHost && state.session.is_admin() && state.served;
+    let Some(w) = state.known.who.as_ref().filter(|_| served && state.known.open) else { return };
+    let same = |k: &Known| k.open && k.since_ns > state.known.since_ns && k.who.as_ref().is_some_and(|o| o.subnqn == w.subnqn && o.cntlid == w.cntlid);
+    if controllers.values().any(same) {
+        let seen = format!("controller {} of {} serves an association, and a later one has its ID", w.cntlid.0, w.subnqn);
+        out.add(req::FAB_CNTLID_14, seen, "one association at a time");
+        state.known.open = false;
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nvmf_spec::req;
 use nvmf_wire::IdentifyNamespace;
 use nvmf_wire::admin::Cns;
-use nvmf_wire::identify::{LbaFormat, Nidt, read_descriptors};
+use nvmf_wire::identify::{ControllerType, IdentifyNamespaceIndependent, LbaFormat, Nidt, read_descriptors};
 
 use super::Out;
 use super::state::State;
@@ -36,6 +36,10 @@ pub(super) fn namespace(state: &State, nsid: u32, data: &[u8], who: &str, out: &
     if state.known.since(V1_3) && n.rescap() & 0x7f != 0 {
         out.check(n.rescap() & 0x80 != 0, req::RES_04, format!("{who}: RESCAP {:#04x}", n.rescap()), "bit 7 set");
     }
+    let metadata = n.lba_format(n.format_in_use()).is_some_and(|f| f.ms() != 0);
+    out.check(!metadata || n.flbas_extended(), req::SQE_20, format!("{who}: metadata in a buffer of its own"), "at the end of the block");
+    let zeroes = state.known.spaces.iter().find(|(id, s)| **id != nsid && s.wzds != n.dlfeat_wzds());
+    out.check(zeroes.is_none(), req::ADM_IDENTIFY_79, format!("{who}: DLFEAT bit 3 differs from that of another"), "the same for all");
     capable(state, &n, &who, out);
 }
 
@@ -110,6 +114,16 @@ fn atomics(state: &State, n: &IdentifyNamespace, who: &str, out: &mut Out) {
     }
 }
 
+/// What is independent of the command set (CNS 08h).
+pub(super) fn independent(state: &State, nsid: u32, data: &[u8], who: &str, out: &mut Out) {
+    let Ok(n) = IdentifyNamespaceIndependent::read(data) else { return };
+    let known = &state.known;
+    // An inactive namespace gives zeroes. In ready-with-media mode all others are ready with the controller.
+    let active = known.spaces.contains_key(&nsid);
+    let ready = known.serving() && known.since(0x0002_0000) && known.cc.is_some_and(|c| !c.crime());
+    out.check(!active || !ready || n.nstat_ready(), req::ADM_IDENTIFY_33, format!("{who}, NSID {nsid}: NSTAT bit 0 is 0"), "1 once RDY is 1");
+}
+
 /// A list of NSIDs: above the one asked for, rising, zero behind the last.
 pub(super) fn list(state: &State, cns: Cns, from: u32, data: &[u8], who: &str, out: &mut Out) {
     let which = match cns {
@@ -125,6 +139,12 @@ pub(super) fn list(state: &State, cns: Cns, from: u32, data: &[u8], who: &str, o
     let seen = format!("{who}: {:?}", listed.get(..8.min(listed.len())).unwrap_or(&[]));
     out.check(rises, which, seen.clone(), format!("rising, above {from}"));
     out.check(rest.iter().all(|n| *n == 0), which, format!("{who}: an NSID behind the end"), "zero behind the last");
+    let bare = state.known.identify.as_ref().is_some_and(|i| i.cntrltype() == ControllerType::ADMINISTRATIVE);
+    if bare && cns == Cns::ACTIVE_NAMESPACES {
+        for which in [req::ADM_PROHIB_06, req::FAB_ASSOC_08] {
+            out.check(listed.is_empty(), which, format!("{who}: namespaces of an administrative controller"), "none");
+        }
+    }
     if let (Some(i), Some(last)) = (&state.known.identify, listed.last())
         && cns == Cns::ACTIVE_NAMESPACES
     {

@@ -81,6 +81,8 @@ fn configure(known: &Known, cc: Cc, who: &str, out: &mut Out) {
     }
     let valid = matches!(cc.ams(), 0 | 1 | 7) && matches!(cc.css(), 0 | 6 | 7);
     out.check(valid, req::FAB_INIT_03, seen(), "values that are not reserved");
+    let first = known.who.is_some() && known.resets == 0 && known.cc.is_some_and(|c| !c.en());
+    out.check(!first || known.cap.is_some(), req::FAB_INIT_01, format!("{who}: EN is set before CAP was read"), "CAP first");
     let Some(cap) = known.cap else { return };
     let pages = (cap.mpsmin()..=cap.mpsmax()).contains(&cc.mps());
     let arbitration = match cc.ams() {
@@ -181,6 +183,11 @@ fn configured(known: &Known, cc: Cc, who: &str, out: &mut Out) {
     let reserved = Cc::LAYOUT.reserved_set(cc.as_bytes());
     for which in [req::FAB_PROP_05, req::RESET_28] {
         out.check(reserved.is_none(), which, format!("{who}: a reserved bit of CC"), "0");
+    }
+    if known.discovery() == Some(true) {
+        for which in [req::RESET_14, req::FAB_PROP_29] {
+            out.check(cc.iosqes() == 0 && cc.iocqes() == 0, which, format!("{who}: IOSQES or IOCQES without I/O queues"), "0");
+        }
     }
     if known.enable == Enable::Unknown {
         return;

@@ -128,6 +128,8 @@ fn connect(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
     if status == Status::SUCCESS {
         let authreq = dw0 >> 16;
         out.check(authreq & !6 == 0, req::FAB_CONNECT_40, format!("AUTHREQ {authreq:#06x}"), "no bits but 1 and 2");
+        let alike = state.asking.as_ref().is_some_and(|w| w.hostnqn == w.subnqn) && authreq & 2 != 0;
+        out.check(!alike, req::FAB_CONNECT_32, format!("{who}: host and subsystem of one name, with authentication"), "1/84h");
         out.check(authreq & 6 != 6, req::FAB_CONNECT_41, "AUTHREQ with ATR and ASCR", "ATR cleared where ASCR is set");
         let got = Cntlid(dw0 as u16);
         let asked = state.asked_cntlid.filter(|c| *c != Cntlid::DYNAMIC && *c != Cntlid::ANY_STATIC);

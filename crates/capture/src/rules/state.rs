@@ -12,9 +12,17 @@ use super::answers::Answers;
 use super::fatal::{self, Faults};
 use super::known::{Enable, Known, Who};
 use super::store::{Moving, Written};
-use super::{HEADS, Out, capsule, content, data, digest, event, head, index, response, store};
+use super::{HEADS, Out, capsule, content, data, digest, event, head, host, index, response, store};
 use crate::exchange::{Direction, Event, EventKind};
 use crate::session::{Session, Window};
+
+/// Two halves of a fused operation, and whether each succeeded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub first: u16,
+    pub second: u16,
+    pub ended: [Option<bool>; 2],
+}
 
 /// What was known when a command was sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +38,8 @@ pub(super) struct Mark {
     pub connected: bool,
     /// I/O queues stood.
     pub queues: bool,
+    /// The first bytes of the data in the capsule.
+    pub data: [u8; 4],
     /// Reads and Writes that were completed by then.
     pub io_done: (u64, u64),
 }
@@ -61,10 +71,22 @@ pub(super) struct State {
     pub aborted: BTreeMap<u16, bool>,
     /// AUTHREQ of the Connect that succeeded was 0.
     pub free: bool,
+    /// It asked for authentication.
+    pub required: bool,
     /// Disconnect succeeded.
     pub disconnected: bool,
     /// CID of the command sent last, where it is the first half of a fused operation.
     pub half: Option<u16>,
+    /// Fused operations under way.
+    pub pairs: Vec<Pair>,
+    /// Event types with their information that were reported, and not cleared since.
+    pub masked: BTreeMap<(u8, u8), u8>,
+    /// Log page that is being read in parts, and how far.
+    pub parts: Option<(u8, u64)>,
+    /// Authentication messages were seen.
+    pub authenticating: bool,
+    /// The event that is judged is a successful answer.
+    pub served: bool,
     /// Whether each side ended its direction.
     pub closed: [bool; 2],
     /// What host and controller sent cannot be relied on any more.
@@ -76,8 +98,8 @@ pub(super) struct State {
     pub reported: BTreeSet<(&'static str, Side)>,
     /// Common headers of the last PDUs of host and controller, newest last.
     heads: [VecDeque<[u8; 8]>; 2],
-    /// A terminate request of host and controller was seen.
-    term: [bool; 2],
+    /// When a terminate request of host and controller was seen.
+    term: [Option<u64>; 2],
     /// Connect succeeded.
     pub connected: bool,
     /// Whom the Connect under way names, where its data was seen.
@@ -98,6 +120,7 @@ impl State {
     /// Judges one event.
     pub fn event(&mut self, event: &Event, out: &mut Out) {
         let side = event.dir.sender();
+        self.served = false;
         match &event.kind {
             EventKind::Pdu(bytes) => match Pdu::parse(bytes) {
                 Ok(pdu) => self.pdu(event.dir, &pdu, out),
@@ -124,8 +147,14 @@ impl State {
     }
 
     fn close(&mut self, side: Side, reset: bool, out: &mut Out) {
-        if self.closed == [false; 2] && !self.term[index(Side::Controller)] {
-            fatal::closed(&mut self.faults[0], side, reset, self.now_ns, out);
+        if self.closed == [false; 2] {
+            let term = self.term.map(|at| at.is_some());
+            fatal::closed(&mut self.faults, term, side, reset, self.now_ns, out);
+            fatal::lingered(self.term, side, self.now_ns, out);
+            let leaving = self.session.outstanding().any(|c| c.sqe.fctype() == Some(FabricsType::DISCONNECT));
+            let early = leaving && side == Side::Controller;
+            out.check(!early, req::FAB_DISC_12, "the controller closes before it has answered Disconnect", "the response first");
+            host::left(self, side, reset, out);
         }
         self.closed[index(side)] = true;
         if let (true, Some(qid)) = (self.connected, self.session.qid()) {
@@ -172,17 +201,19 @@ impl State {
         let peer = index(sender.other());
         let known =
             self.ambiguous[peer] || pdu.header.len() != TermReq::LEN || self.heads[peer].iter().any(|h| h.starts_with(quoted));
-        let which = if sender == Side::Host { req::TCP_TERM_18 } else { req::TCP_TERM_06 };
+        let which = if sender == Side::Host { [req::TCP_TERM_18, req::TCP_TERM_40] } else { [req::TCP_TERM_06, req::TCP_TERM_56] };
         let seen = || quoted.iter().map(|b| format!("{b:02x}")).collect::<String>();
         if !known {
-            out.add(which, format!("{} with data {}", pdu.ptype(), seen()), "the header of the PDU that was wrong");
+            for which in which {
+                out.add(which, format!("{} with data {}", pdu.ptype(), seen()), "the header of the PDU that was wrong");
+            }
         }
     }
 
     pub fn pdu(&mut self, dir: Direction, pdu: &Pdu, out: &mut Out) {
         let sender = dir.sender();
         self.remember(sender, &pdu.header);
-        if self.term[index(sender)] {
+        if self.term[index(sender)].is_some() {
             let ends = if sender == Side::Host { req::TCP_TERM_13 } else { req::TCP_TERM_01 };
             out.add(ends, format!("{} after a terminate request", pdu.ptype()), "nothing but the end of the connection");
         }
@@ -191,6 +222,11 @@ impl State {
             self.taint(sender);
             self.blame(sender, &pdu.header, None, before, out);
             return;
+        }
+        if sender == Side::Controller && self.disconnected && !matches!(pdu.ptype(), PduType::C2H_TERM_REQ | PduType::IC_RESP) {
+            for which in [req::FAB_DISC_05, req::FAB_DISC_06, req::RESET_35] {
+                out.add(which, format!("{} behind the response to Disconnect", pdu.ptype()), "nothing more on the queue");
+            }
         }
         if sender == Side::Controller {
             fatal::goes_on(&mut self.faults[0], pdu, out);
@@ -220,7 +256,7 @@ impl State {
                 self.quote(sender, pdu, out);
                 let peer = index(sender.other());
                 if !self.ambiguous[peer] {
-                    fatal::term(&self.faults[peer], sender, self.term[peer], pdu, out);
+                    fatal::term(&self.faults[peer], sender, self.term[peer].is_some(), pdu, out);
                 }
             }
             _ => {}
@@ -278,7 +314,7 @@ impl State {
     /// Remembers what the rules need beyond the session.
     pub fn note(&mut self, sender: Side, pdu: &Pdu) {
         match pdu.ptype() {
-            PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ => self.term[index(sender)] = true,
+            PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ => self.term[index(sender)] = Some(self.now_ns),
             PduType::CAPSULE_CMD => {
                 if let Ok(c) = CapsuleCmd::read(&pdu.header) {
                     self.note_command(&Sqe::from_bytes(c.sqe()), &pdu.data);
@@ -330,10 +366,13 @@ impl State {
             connected: self.connected,
             queues: self.known.queues.values().any(|stands| *stands),
             io_done: self.known.io_done,
+            data: *data.first_chunk().unwrap_or(&[0; 4]),
         };
         self.marks.insert(cid.0, mark);
         self.faults[0].command(cid.0);
         self.answers.expect(sqe, self.session.is_admin());
+        event::asked(self, sqe);
+        host::traffic(self, sqe);
         if sqe.fctype() == Some(FabricsType::CONNECT) {
             let data = ConnectData::read(data).ok();
             self.asked_cntlid = data.as_ref().map(|d| d.cntlid());
@@ -341,7 +380,11 @@ impl State {
         }
         if self.session.is_admin() && self.connected {
             self.known.command(sqe);
+            if sqe.fctype() == Some(FabricsType::PROPERTY_SET) {
+                self.known.wrote_ns = self.now_ns;
+            }
         }
+        self.pair(sqe);
         self.half = (sqe.fctype().is_none() && sqe.fuse() == 1).then_some(cid.0);
         store::command(self, sqe, data);
     }
@@ -354,6 +397,7 @@ impl State {
                 self.connected |= success;
                 if success {
                     self.free = cqe.dw0() >> 16 == 0;
+                    self.required = cqe.dw0() & 0x2_0000 != 0;
                     self.associate(&sqe, cqe);
                 }
             } else if !self.session.is_admin() {
@@ -364,11 +408,36 @@ impl State {
             }
             self.disconnected |= success && sqe.fctype() == Some(FabricsType::DISCONNECT);
             event::ended(self, cqe.cid().0, cqe.status());
+            self.served = success;
+            event::noted(self, &sqe, cqe);
+            self.fused(cqe.cid().0, success);
             store::done(self, cqe.cid().0, success);
             self.finish(cqe.cid(), false);
         } else if let Some(n) = self.doubled.get_mut(&cqe.cid().0) {
             *n = n.saturating_sub(1);
         }
+    }
+
+    /// A second half behind its first: from now on they stand and fall together.
+    fn pair(&mut self, sqe: &Sqe) {
+        if let Some(first) = self.half.filter(|_| sqe.fuse() == 2 && sqe.fctype().is_none())
+            && self.pairs.len() < 64
+        {
+            self.pairs.push(Pair { first, second: sqe.cid().0, ended: [None; 2] });
+        }
+        self.pairs.retain(|p| p.second == sqe.cid().0 || p.first != sqe.cid().0);
+    }
+
+    /// Half of a fused operation is over.
+    fn fused(&mut self, cid: u16, success: bool) {
+        for p in &mut self.pairs {
+            if p.first == cid {
+                p.ended[0] = Some(success);
+            } else if p.second == cid {
+                p.ended[1] = Some(success);
+            }
+        }
+        self.pairs.retain(|p| p.ended.contains(&None));
     }
 
     fn count(&mut self, sqe: &Sqe, success: bool) {
@@ -385,7 +454,7 @@ impl State {
             return self.known.queue(connect.qid(), true);
         }
         let who = self.asking.take().map(|w| Who { cntlid: Cntlid(cqe.dw0() as u16), ..w });
-        self.known.associated(who, connect.kato());
+        self.known.associated(who, connect.kato(), self.now_ns);
     }
 
     pub fn finish(&mut self, cid: Cid, by_success: bool) {

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use nvmf_spec::req;
+use nvmf_spec::{Requirement, req};
 use nvmf_wire::nvm::Read;
 use nvmf_wire::sqe::IoOpcode;
 use nvmf_wire::tcp::{C2hData, H2cData, Pdu, crc32c};
-use nvmf_wire::{Cqe, Sqe};
+use nvmf_wire::{Cqe, Sqe, Status};
 
 use super::Out;
 use super::state::State;
@@ -49,7 +49,10 @@ const MOST_FLIGHTS: usize = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
-    crc: [u8; 4],
+    /// `None` where it was made unreadable.
+    crc: Option<[u8; 4]>,
+    /// What put it there.
+    by: &'static Requirement,
     version: u64,
     size: u64,
 }
@@ -65,7 +68,11 @@ pub(super) struct Moving {
     /// It is a Write whose data is kept.
     write: bool,
     bytes: Vec<u8>,
-    /// What was known of the blocks when a Read was sent.
+    /// It is a Compare.
+    compare: bool,
+    /// What it makes of each block, where that is not its data.
+    makes: Option<Block>,
+    /// What was known of the blocks when a Read or Compare was sent.
     before: Vec<Option<Block>>,
     /// Data is missing or lies where it should not.
     torn: bool,
@@ -143,20 +150,35 @@ pub(super) fn command(state: &mut State, sqe: &Sqe, data: &[u8]) {
     let (first, blocks) = (read.slba(), read.nlb().count());
     let len = u64::from(sqe.sgl1().len());
     match IoOpcode(sqe.opc().0) {
-        o @ (IoOpcode::READ | IoOpcode::WRITE | IoOpcode::WRITE_ZEROES | IoOpcode::WRITE_UNCORRECTABLE) => {
-            let (reads, write) = (o == IoOpcode::READ, o == IoOpcode::WRITE);
+        o @ (IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::WRITE | IoOpcode::WRITE_ZEROES | IoOpcode::WRITE_UNCORRECTABLE) => {
+            let compare = o == IoOpcode::COMPARE;
+            let (reads, write) = (o == IoOpcode::READ || compare, o == IoOpcode::WRITE || compare);
+            let size = state.known.spaces.get(&sqe.nsid().0).map(|s| s.block).filter(|b| (512..=65536).contains(b));
+            let makes = size.and_then(|size| made(o, size));
             let plain = len <= MOST_BYTES && len > 0 && len.is_multiple_of(blocks) && read.prinfo() & 8 == 0 && sqe.fuse() == 0;
             let kept = (reads || write) && plain && state.moving.len() < MOST;
             let known = |n| written.get(&place, first.wrapping_add(n));
             let before = if reads && kept { (0..blocks).map(known).collect() } else { Vec::new() };
             let flight = (!reads).then(|| written.fly(&place, first, blocks));
             let bytes = if kept { data.to_vec() } else { Vec::new() };
-            let moving = Moving { place, first, blocks, flight, write, bytes, before, torn: !kept };
+            let moving = Moving { place, first, blocks, flight, write, compare, makes, bytes, before, torn: !kept };
             state.moving.insert(sqe.cid().0, moving);
         }
-        IoOpcode::FLUSH | IoOpcode::COMPARE | IoOpcode::VERIFY => {}
+        IoOpcode::FLUSH | IoOpcode::VERIFY => {}
         o if (0x0d..=0x15).contains(&o.0) => {}
         _ => written.forget_all(),
+    }
+}
+
+/// What a command without data makes of a block.
+fn made(opcode: IoOpcode, size: u64) -> Option<Block> {
+    match opcode {
+        IoOpcode::WRITE_ZEROES => {
+            let crc = crc32c(&vec![0; usize::try_from(size).ok()?]);
+            Some(Block { crc: Some(crc), by: req::NVM_RW_20, version: 0, size })
+        }
+        IoOpcode::WRITE_UNCORRECTABLE => Some(Block { crc: None, by: req::NVM_RW_32, version: 0, size }),
+        _ => None,
     }
 }
 
@@ -186,6 +208,9 @@ fn piece(state: &mut State, cid: u16, offset: u32, write: bool, pdu: &Pdu) {
 /// Compares what a Read brought, once it has succeeded.
 pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Out) {
     let (Some(written), Some(m)) = (&state.written, state.moving.get(&sqe.cid().0)) else { return };
+    if m.compare {
+        return compare(written, m, cqe, who, out);
+    }
     if m.write || m.torn || !cqe.status().is_success() || m.bytes.is_empty() {
         return;
     }
@@ -193,11 +218,28 @@ pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Ou
     for (n, (data, before)) in m.bytes.chunks_exact(usize::try_from(size).unwrap_or(1).max(1)).zip(&m.before).enumerate() {
         let lba = m.first.wrapping_add(n as u64);
         let Some(block) = before.filter(|b| b.size == size && written.get(&m.place, lba) == Some(*b)) else { continue };
-        if crc32c(data) != block.crc {
+        if Some(crc32c(data)) != block.crc {
             let seen = format!("{who}: block {lba} of NSID {} is not what was written last", m.place.1);
-            return out.add(req::NVM_RW_08, seen, "the data of the Write that was completed before");
+            return out.add(block.by, seen, "what the command made of it that was completed before");
         }
     }
+}
+
+/// A Compare against blocks that are all known: it fails with any difference, and succeeds without. [NVM-RW-18]
+fn compare(written: &Written, m: &Moving, cqe: &Cqe, who: &str, out: &mut Out) {
+    let size = m.bytes.len() as u64 / m.blocks;
+    if m.torn || size == 0 || m.before.len() as u64 != m.blocks {
+        return;
+    }
+    let mut same = true;
+    for (n, (data, before)) in m.bytes.chunks_exact(usize::try_from(size).unwrap_or(1).max(1)).zip(&m.before).enumerate() {
+        let lba = m.first.wrapping_add(n as u64);
+        let Some(crc) = before.filter(|b| b.size == size && written.get(&m.place, lba) == Some(*b)).and_then(|b| b.crc) else { return };
+        same &= crc == crc32c(data);
+    }
+    let failed = cqe.status().code() == Status::COMPARE_FAILURE;
+    let wrong = same && failed || !same && cqe.status().is_success();
+    out.check(!wrong, req::NVM_RW_18, format!("{who}: {} where the data is {}", cqe.status(), if same { "the same" } else { "not" }), "Compare Failure with a difference, and only then");
 }
 
 /// A command is over.
@@ -205,6 +247,14 @@ pub(super) fn done(state: &mut State, cid: u16, success: bool) {
     let Some(m) = state.moving.remove(&cid) else { return };
     let (Some(written), Some(flight)) = (&mut state.written, m.flight) else { return };
     let alone = written.land(flight);
+    if let (Some(made), true) = (m.makes, alone && success) {
+        for n in 0..m.blocks.min(MOST_BLOCKS as u64) {
+            written.version += 1;
+            let block = Block { version: written.version, ..made };
+            written.keep(&m.place, m.first.wrapping_add(n), block);
+        }
+        return;
+    }
     let whole = !m.bytes.is_empty() && (m.bytes.len() as u64).is_multiple_of(m.blocks);
     if !(alone && m.write && success && !m.torn && whole) {
         return;
@@ -212,7 +262,7 @@ pub(super) fn done(state: &mut State, cid: u16, success: bool) {
     let size = m.bytes.len() as u64 / m.blocks;
     for (n, data) in m.bytes.chunks_exact(usize::try_from(size).unwrap_or(1).max(1)).enumerate() {
         written.version += 1;
-        let block = Block { crc: crc32c(data), version: written.version, size };
+        let block = Block { crc: Some(crc32c(data)), by: req::NVM_RW_08, version: written.version, size };
         written.keep(&m.place, m.first.wrapping_add(n as u64), block);
     }
 }
