@@ -50,7 +50,8 @@ fn guarded() -> Talk {
 
 fn authentication(seen: &mut Seen) {
     let send = |secp: u64, spsp0: u64, tl: u64| {
-        sqe("AuthenticationSend", 9, &[("secp", secp), ("spsp0", spsp0), ("spsp1", 1), ("tl", tl)]).with_sgl1(SglDescriptor::in_capsule(0, 16))
+        sqe("AuthenticationSend", 9, &[("secp", secp), ("spsp0", spsp0), ("spsp1", 1), ("tl", tl)])
+            .with_sgl1(SglDescriptor::in_capsule(0, 16))
     };
     for (ids, command) in [("", send(0xe9, 1, 16)), ("FAB-AUTH-01", send(0xe9, 1, 20)), ("FAB-AUTH-05", send(0xe9, 2, 16))] {
         let mut t = guarded();
@@ -141,12 +142,9 @@ fn reactions(seen: &mut Seen) {
         let ptype = if dir == H2C { PduType::H2C_TERM_REQ } else { PduType::C2H_TERM_REQ };
         wrong_pdu(&Talk::new(), ptype, nvmf_wire::tcp::TermReq::new().with(|s| s.fes(nvmf_wire::tcp::Fes(6))).as_bytes(), &[], &[])
     };
-    for (side, ids, dir, wait_s) in [
-        (Host, "TCP-TERM-07", C2H, 30),
-        (Host, "", C2H, 29),
-        (Controller, "TCP-TERM-19", H2C, 30),
-        (Controller, "", H2C, 29),
-    ] {
+    for (side, ids, dir, wait_s) in
+        [(Host, "TCP-TERM-07", C2H, 30), (Host, "", C2H, 29), (Controller, "TCP-TERM-19", H2C, 30), (Controller, "", H2C, 29)]
+    {
         let mut q = connected(1, PLAIN);
         q.raw(dir, &term(dir));
         q.now_ns += wait_s * 1_000_000_000;
@@ -238,7 +236,10 @@ fn order(seen: &mut Seen) {
     let parts = |lid: u64, offsets: &[u64]| {
         let mut t = up_as(if lid == 0x70 { DISCOVERY_NQN } else { "nqn.2026-01.org.example:sub" });
         for (n, lpo) in offsets.iter().enumerate() {
-            t.refuse(log(20 + n as u16, lid, 1024, &[("lpo", *lpo)]).with_sgl1(SglDescriptor::transport(1024)), Status::INTERNAL_ERROR);
+            t.refuse(
+                log(20 + n as u16, lid, 1024, &[("lpo", *lpo)]).with_sgl1(SglDescriptor::transport(1024)),
+                Status::INTERNAL_ERROR,
+            );
         }
         t.rec.close(H2C, t.now_ns, false);
         vec![t]
@@ -336,7 +337,9 @@ fn features(seen: &mut Seen) {
         t.fetch(get(10, 0x16, 0), &bent(&[0; 512], &[(0, read)]));
         seen.only(Controller, ids, vec![t]);
     }
-    for (ids, fid, cap) in [("ADM-FEAT-19", 1, CAP), ("ADM-FEAT-20", 0x0a, CAP), ("ADM-FEAT-40", 0x19, CAP | 1 << 43), ("", 0x19, CAP)] {
+    for (ids, fid, cap) in
+        [("ADM-FEAT-19", 1, CAP), ("ADM-FEAT-20", 0x0a, CAP), ("ADM-FEAT-40", 0x19, CAP | 1 << 43), ("", 0x19, CAP)]
+    {
         let mut t = up();
         get_cap(&mut t, 8, cap);
         let q = io_queue(&t);
@@ -411,7 +414,15 @@ fn io(seen: &mut Seen) {
     let plain = |name: &str, more: &[(&str, u64)]| sqe(name, 9, &[&[("nsid", 1)], more].concat());
     let size = Status::COMMAND_SIZE_LIMIT_EXCEEDED;
     says(seen, "NVM-RW-30", &all, &[], &[], plain("Verify", &[("prinfo", 8)]), OK);
-    says(seen, "NVM-RW-23 SQE-36", &all, &[], &[], plain("DatasetManagement", &[("nr", 1)]).with_sgl1(SglDescriptor::transport(16)), OK);
+    says(
+        seen,
+        "NVM-RW-23 SQE-36",
+        &all,
+        &[],
+        &[],
+        plain("DatasetManagement", &[("nr", 1)]).with_sgl1(SglDescriptor::transport(16)),
+        OK,
+    );
     let copy = |fields: &[(&str, u64)]| plain("Copy", fields).with_sgl1(SglDescriptor::transport(96));
     says(seen, "NVM-RW-33", &all, &[], &[], copy(&[("desfmt", 1)]), OK);
     let formats = [&all[..], &[("cdfs_0", 1)]].concat();

@@ -215,7 +215,9 @@ pub fn controller(ints: &[(&str, u64)]) -> Vec<u8> {
     bytes[64..72].copy_from_slice(&text("1.0", 8));
     bytes[768..795].copy_from_slice(b"nqn.2026-01.org.example:sub");
     for (name, v) in right.iter().chain(ints) {
-        <nvmf_wire::IdentifyController as nvmf_wire::Structure>::LAYOUT.write_field(&mut bytes, name, &nvmf_wire::Value::Int(*v)).unwrap();
+        <nvmf_wire::IdentifyController as nvmf_wire::Structure>::LAYOUT
+            .write_field(&mut bytes, name, &nvmf_wire::Value::Int(*v))
+            .unwrap();
     }
     bytes
 }

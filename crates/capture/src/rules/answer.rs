@@ -7,16 +7,16 @@
 use nvmf_spec::{Requirement, req};
 use nvmf_wire::admin::{Cns, Feature, GetFeatures, GetLogPage, Identify, LogPage, SetFeatures};
 use nvmf_wire::connect::{Connect, ConnectData};
-use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::identify::{ControllerType, IdentifyControllerNvm};
+use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::nvm::{Copy, DatasetManagement, Read};
 use nvmf_wire::property::{PropertyGet, PropertySet};
 use nvmf_wire::sqe::{FabricsType, IoOpcode};
 use nvmf_wire::{Cntlid, Cqe, Opcode, Qid, Sqe, Status};
 
-use super::{Out, host};
 use super::known::Enable;
 use super::state::{Mark, State};
+use super::{Out, host};
 use crate::session::Command;
 
 /// Why a command has to be refused.
@@ -358,7 +358,8 @@ fn log(state: &State, c: &GetLogPage, sqe: &Sqe, causes: &mut Causes) {
     });
     let discovery = page == LogPage::DISCOVERY && known.serves_io();
     causes.add(discovery, &[req::ADM_LOG_16], with, || "of LID 70h at an I/O controller".into());
-    let sanitize = page.0 == 0x81 && known.identify.as_ref().is_some_and(|i| !i.sanicap_ces() && !i.sanicap_bes() && !i.sanicap_ows());
+    let sanitize =
+        page.0 == 0x81 && known.identify.as_ref().is_some_and(|i| !i.sanicap_ces() && !i.sanicap_bes() && !i.sanicap_ows());
     causes.add(sanitize, &[req::ADM_LOG_44], with, || "of LID 81h without Sanitize".into());
     let telemetry = matches!(page.0, 0x07 | 0x08) && !c.ot() && !c.lpo().is_multiple_of(512);
     causes.add(telemetry, &[req::ADM_LOG_37], with, || format!("of telemetry at offset {}", c.lpo()));
@@ -414,12 +415,17 @@ fn set_feature(state: &State, c: &SetFeatures, sqe: &Sqe, mark: Mark, causes: &m
     causes.add(named, &[req::ADM_FEAT_11], with, || format!("of FID {:02x}h for NSID {nsid}", fid.0));
     let able = state.known.features.get(&(fid.0, 3)).copied();
     let unsaved = c.sv() && able.is_some_and(|a| a & 1 == 0);
-    causes.add(unsaved, &[req::ADM_FEAT_07], &[Status::FEATURE_IDENTIFIER_NOT_SAVEABLE], || format!("of FID {:02x}h to be saved", fid.0));
+    causes.add(unsaved, &[req::ADM_FEAT_07], &[Status::FEATURE_IDENTIFIER_NOT_SAVEABLE], || {
+        format!("of FID {:02x}h to be saved", fid.0)
+    });
     let default = state.known.features.get(&(fid.0, 1)).copied();
     let fixed = able.is_some_and(|a| a & 4 == 0) && default.is_some_and(|v| v != c.value()) && nsid == 0;
-    causes.add(fixed, &[req::ADM_FEAT_08], &[Status::FEATURE_NOT_CHANGEABLE, Status::FEATURE_IDENTIFIER_NOT_SAVEABLE], || format!("of FID {:02x}h, which cannot be changed", fid.0));
+    causes.add(fixed, &[req::ADM_FEAT_08], &[Status::FEATURE_NOT_CHANGEABLE, Status::FEATURE_IDENTIFIER_NOT_SAVEABLE], || {
+        format!("of FID {:02x}h, which cannot be changed", fid.0)
+    });
     causes.add(fid.0 == 0x03 && nsid == 0xffff_ffff, &[req::ADM_FEAT_55], &[], || "of FID 03h for all namespaces".into());
-    let domains = fid == Feature::ERROR_RECOVERY && nsid == 0xffff_ffff && state.known.identify.as_ref().is_some_and(|i| i.ctratt_mds());
+    let domains =
+        fid == Feature::ERROR_RECOVERY && nsid == 0xffff_ffff && state.known.identify.as_ref().is_some_and(|i| i.ctratt_mds());
     causes.add(domains, &[req::ADM_FEAT_14], FIELD, || "of FID 05h for the namespaces of several domains".into());
     let beyond = fid == Feature::HOST_BEHAVIOR && sqe.sgl1().is_in_capsule() && mark.data.iter().take(3).any(|b| *b > 1);
     causes.add(beyond, &[req::ADM_FEAT_39, req::SQE_12], FIELD, || format!("of host behavior {:02x?}", &mark.data[..3]));
@@ -528,7 +534,9 @@ fn reservations(sqe: &Sqe, causes: &mut Causes) {
 /// Sizes above what CNS 06h allows, where ONCS does not lift the limit.
 fn limits(state: &State, opcode: IoOpcode, blocks: u64, nsid: u32, causes: &mut Causes) {
     let known = &state.known;
-    let (Some(i), Some(nvm), Some(cap), Some(space)) = (&known.identify, &known.nvm, known.cap, known.spaces.get(&nsid)) else { return };
+    let (Some(i), Some(nvm), Some(cap), Some(space)) = (&known.identify, &known.nvm, known.cap, known.spaces.get(&nsid)) else {
+        return;
+    };
     let (limit, lifted, which): (u8, bool, &'static [&'static Requirement]) = match opcode {
         IoOpcode::WRITE_ZEROES => (nvm.wzsl(), i.oncs_wzs(), &[req::NVM_RW_22]),
         IoOpcode::VERIFY => (nvm.vsl(), i.oncs_verify(), &[req::NVM_RW_31]),
@@ -541,7 +549,13 @@ fn limits(state: &State, opcode: IoOpcode, blocks: u64, nsid: u32, causes: &mut 
 }
 
 /// Revisions up to 1.4 have no limits of their own, so that a bit of ONCS says all.
-fn optional_io(i: &nvmf_wire::IdentifyController, nvm: Option<&IdentifyControllerNvm>, old: bool, opcode: IoOpcode, causes: &mut Causes) {
+fn optional_io(
+    i: &nvmf_wire::IdentifyController,
+    nvm: Option<&IdentifyControllerNvm>,
+    old: bool,
+    opcode: IoOpcode,
+    causes: &mut Causes,
+) {
     let limited = |limit: fn(&IdentifyControllerNvm) -> bool| !old && nvm.is_none_or(limit);
     let able = match opcode {
         IoOpcode::COMPARE => i.oncs_compare(),

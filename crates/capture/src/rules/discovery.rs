@@ -9,9 +9,9 @@ use nvmf_wire::log::{AddressFamily, DiscoveryEntry, DiscoveryHeader, SubsystemTy
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::{Cntlid, Structure};
 
-use super::{Out, host};
 use super::identify::{V2_0, ascii};
 use super::state::State;
+use super::{Out, host};
 
 /// Judges `data`, which lies at `offset` of the page.
 pub(super) fn log(state: &State, offset: u64, data: &[u8], who: &str, out: &mut Out) {
@@ -88,7 +88,12 @@ fn name(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
         "a name in UTF-8, ended by a NUL",
     );
     out.check(text.len() <= 223, req::NQN_02, format!("{who}: SUBNQN has {} bytes", text.len()), "223 at most");
-    out.check(!host::own_domain(text), req::NQN_05, format!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)), "another domain than org.nvmexpress");
+    out.check(
+        !host::own_domain(text),
+        req::NQN_05,
+        format!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)),
+        "another domain than org.nvmexpress",
+    );
     if good {
         out.check(
             text.starts_with(b"nqn."),
@@ -132,7 +137,12 @@ fn models(entries: &[DiscoveryEntry], who: &str, out: &mut Out) {
         let (subnqn, id) = (e.subnqn().as_str().to_owned(), e.cntlid());
         let treq = e.as_bytes().get(3).copied().unwrap_or(0);
         let even = *needs.entry(subnqn.clone()).or_insert(treq) == treq;
-        out.check(even, req::DISC_LOG_17, format!("{who}: {subnqn} with TREQ {treq:#04x} and another"), "the same in all of its entries");
+        out.check(
+            even,
+            req::DISC_LOG_17,
+            format!("{who}: {subnqn} with TREQ {treq:#04x} and another"),
+            "the same in all of its entries",
+        );
         let model = id == Cntlid::DYNAMIC;
         let same = *dynamic.entry(subnqn.clone()).or_insert(model) == model;
         for which in [req::DISC_LOG_10, req::FAB_CNTLID_08] {

@@ -188,7 +188,8 @@ pub(super) fn term(faults: &Faults, sender: Side, answers: bool, pdu: &Pdu, out:
         return out.add(of(req::TCP_TERM_16, req::TCP_TERM_04), seen, format!("FES {}", list(fits.iter().map(|(s, _)| *s))));
     }
     if fits.iter().any(|(s, i)| *s == fes && i.is_none_or(|i| i == fei)) {
-        let lowest = named.iter().filter_map(|f| f.lowest).min().filter(|_| fes == Fes::INVALID_PDU_HEADER_FIELD.0 && named.len() == 1);
+        let lowest =
+            named.iter().filter_map(|f| f.lowest).min().filter(|_| fes == Fes::INVALID_PDU_HEADER_FIELD.0 && named.len() == 1);
         if let Some(lowest) = lowest.filter(|l| fei > *l) {
             out.add(of(req::TCP_TERM_35, req::TCP_TERM_51), seen, format!("FEI {lowest:#x}, the lowest of the fields at fault"));
         }

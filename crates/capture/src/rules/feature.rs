@@ -140,7 +140,12 @@ pub(super) fn behavior(state: &State, data: &[u8], who: &str, out: &mut Out) {
         None => return,
     };
     let same = data.get(..3) == due.get(..3);
-    out.check(same, req::ADM_FEAT_38, format!("{who}: {:02x?}", data.get(..3).unwrap_or(&[])), format!("{:02x?}, as set", &due[..3]));
+    out.check(
+        same,
+        req::ADM_FEAT_38,
+        format!("{who}: {:02x?}", data.get(..3).unwrap_or(&[])),
+        format!("{:02x?}, as set", &due[..3]),
+    );
 }
 
 /// The Host Identifier is that of Connect.

@@ -74,7 +74,9 @@ pub(super) fn traffic(state: &mut State, sqe: &Sqe) {
 
 /// The host leaves: a page that was read in parts had to be checked by its header once more.
 pub(super) fn left(state: &State, by: Side, reset: bool, out: &mut Out) {
-    let Some((lid, at)) = state.parts.filter(|_| by == Side::Host && !reset && state.session.outstanding().next().is_none()) else { return };
+    let Some((lid, at)) = state.parts.filter(|_| by == Side::Host && !reset && state.session.outstanding().next().is_none()) else {
+        return;
+    };
     let seen = format!("log page {lid:02x}h read in parts up to offset {at:#x}, its header not again");
     let which: &[_] = if lid == LogPage::ANA.0 { &[req::ANA_08] } else { &[req::DISC_LOG_02, req::ADM_LOG_42] };
     for which in which {
@@ -273,7 +275,12 @@ fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
     }
     if c.qid() == Qid::ADMIN {
         let fixed = ConnectData::read(data).is_ok_and(|d| d.subnqn().as_str() == DISCOVERY_NQN && d.cntlid() != Cntlid::DYNAMIC);
-        out.check(!fixed, req::FAB_CNTLID_02, format!("{who} to a discovery service with a CNTLID of its own"), "FFFFh: it is dynamic");
+        out.check(
+            !fixed,
+            req::FAB_CNTLID_02,
+            format!("{who} to a discovery service with a CNTLID of its own"),
+            "FFFFh: it is dynamic",
+        );
         let seen = format!("{who} of {entries} entries on the Admin Queue");
         return out.check(entries <= 4096, req::FAB_QUEUE_14, seen, "4096 at most");
     }
@@ -297,7 +304,12 @@ fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
         for which in [req::FAB_QUEUE_18, req::FAB_INIT_05] {
             out.check(asked, which, format!("{who} without CAP.MQES and Number of Queues"), "both asked for before");
         }
-        out.check(known.identify.is_some(), req::FAB_INIT_04, format!("{who} without Identify Controller"), "Identify Controller before");
+        out.check(
+            known.identify.is_some(),
+            req::FAB_INIT_04,
+            format!("{who} without Identify Controller"),
+            "Identify Controller before",
+        );
     }
     if let Some(cap) = known.cap {
         let most = cap.mqes().count();

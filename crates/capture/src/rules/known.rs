@@ -307,8 +307,12 @@ impl Known {
             self.spaces.remove(&nsid);
             return;
         }
-        let space =
-            Space { nsze: data.nsze(), block, eui64: data.eui64(), nguid: data.nguid(), deallocate_error: data.nsfeat_dae(),
+        let space = Space {
+            nsze: data.nsze(),
+            block,
+            eui64: data.eui64(),
+            nguid: data.nguid(),
+            deallocate_error: data.nsfeat_dae(),
             write_protected: data.nsattr_wp(),
             ranges: data.msrc().count(),
             group: data.anagrpid(),

@@ -224,7 +224,12 @@ fn ana(state: &State, data: &[u8], who: &str, out: &mut Out) {
         if i.anacap_fixed() {
             let other = list.iter().find(|n| state.known.spaces.get(n).is_some_and(|s| s.group != group.grpid()));
             for which in [req::ANA_05, req::ANA_19] {
-                out.check(other.is_none(), which, format!("{seen}: NSID {:?} of another group", other), "the group of its ANAGRPID");
+                out.check(
+                    other.is_none(),
+                    which,
+                    format!("{seen}: NSID {:?} of another group", other),
+                    "the group of its ANAGRPID",
+                );
             }
         }
         let able = match value {

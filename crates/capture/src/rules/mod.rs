@@ -167,7 +167,9 @@ impl Judge {
 fn twice(state: &mut State, controllers: &BTreeMap<usize, Known>, event: &Event, out: &mut Out) {
     let served = event.dir == Direction::ControllerToHost && state.session.is_admin() && state.served;
     let Some(w) = state.known.who.as_ref().filter(|_| served && state.known.open) else { return };
-    let same = |k: &Known| k.open && k.since_ns > state.known.since_ns && k.who.as_ref().is_some_and(|o| o.subnqn == w.subnqn && o.cntlid == w.cntlid);
+    let same = |k: &Known| {
+        k.open && k.since_ns > state.known.since_ns && k.who.as_ref().is_some_and(|o| o.subnqn == w.subnqn && o.cntlid == w.cntlid)
+    };
     if controllers.values().any(same) {
         let seen = format!("controller {} of {} serves an association, and a later one has its ID", w.cntlid.0, w.subnqn);
         out.add(req::FAB_CNTLID_14, seen, "one association at a time");

@@ -37,9 +37,19 @@ pub(super) fn namespace(state: &State, nsid: u32, data: &[u8], who: &str, out: &
         out.check(n.rescap() & 0x80 != 0, req::RES_04, format!("{who}: RESCAP {:#04x}", n.rescap()), "bit 7 set");
     }
     let metadata = n.lba_format(n.format_in_use()).is_some_and(|f| f.ms() != 0);
-    out.check(!metadata || n.flbas_extended(), req::SQE_20, format!("{who}: metadata in a buffer of its own"), "at the end of the block");
+    out.check(
+        !metadata || n.flbas_extended(),
+        req::SQE_20,
+        format!("{who}: metadata in a buffer of its own"),
+        "at the end of the block",
+    );
     let zeroes = state.known.spaces.iter().find(|(id, s)| **id != nsid && s.wzds != n.dlfeat_wzds());
-    out.check(zeroes.is_none(), req::ADM_IDENTIFY_79, format!("{who}: DLFEAT bit 3 differs from that of another"), "the same for all");
+    out.check(
+        zeroes.is_none(),
+        req::ADM_IDENTIFY_79,
+        format!("{who}: DLFEAT bit 3 differs from that of another"),
+        "the same for all",
+    );
     capable(state, &n, &who, out);
 }
 
@@ -121,7 +131,12 @@ pub(super) fn independent(state: &State, nsid: u32, data: &[u8], who: &str, out:
     // An inactive namespace gives zeroes. In ready-with-media mode all others are ready with the controller.
     let active = known.spaces.contains_key(&nsid);
     let ready = known.serving() && known.since(0x0002_0000) && known.cc.is_some_and(|c| !c.crime());
-    out.check(!active || !ready || n.nstat_ready(), req::ADM_IDENTIFY_33, format!("{who}, NSID {nsid}: NSTAT bit 0 is 0"), "1 once RDY is 1");
+    out.check(
+        !active || !ready || n.nstat_ready(),
+        req::ADM_IDENTIFY_33,
+        format!("{who}, NSID {nsid}: NSTAT bit 0 is 0"),
+        "1 once RDY is 1",
+    );
 }
 
 /// A list of NSIDs: above the one asked for, rising, zero behind the last.

@@ -234,12 +234,19 @@ fn compare(written: &Written, m: &Moving, cqe: &Cqe, who: &str, out: &mut Out) {
     let mut same = true;
     for (n, (data, before)) in m.bytes.chunks_exact(usize::try_from(size).unwrap_or(1).max(1)).zip(&m.before).enumerate() {
         let lba = m.first.wrapping_add(n as u64);
-        let Some(crc) = before.filter(|b| b.size == size && written.get(&m.place, lba) == Some(*b)).and_then(|b| b.crc) else { return };
+        let Some(crc) = before.filter(|b| b.size == size && written.get(&m.place, lba) == Some(*b)).and_then(|b| b.crc) else {
+            return;
+        };
         same &= crc == crc32c(data);
     }
     let failed = cqe.status().code() == Status::COMPARE_FAILURE;
     let wrong = same && failed || !same && cqe.status().is_success();
-    out.check(!wrong, req::NVM_RW_18, format!("{who}: {} where the data is {}", cqe.status(), if same { "the same" } else { "not" }), "Compare Failure with a difference, and only then");
+    out.check(
+        !wrong,
+        req::NVM_RW_18,
+        format!("{who}: {} where the data is {}", cqe.status(), if same { "the same" } else { "not" }),
+        "Compare Failure with a difference, and only then",
+    );
 }
 
 /// A command is over.
