@@ -22,6 +22,8 @@ namespace() { # nqn nsid path uuid
     mkdir $nvmet/subsystems/$1/namespaces/$2
     echo $3 >$nvmet/subsystems/$1/namespaces/$2/device_path
     echo $4 >$nvmet/subsystems/$1/namespaces/$2/device_uuid
+    # files on tmpfs have direct I/O since Linux 6.6 only
+    case $3:$(uname -r) in /run/*:6.1.*) echo 1 >$nvmet/subsystems/$1/namespaces/$2/buffered_io ;; esac
     echo 1 >$nvmet/subsystems/$1/namespaces/$2/enable
 }
 

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::image::Image;
@@ -161,21 +162,26 @@ impl Drop for Guest {
     }
 }
 
-/// Runs one line in the shell of the guest whose folder is `dir`; returns its status and all it printed.
+/// Runs one line in the shell of the guest whose folder is `dir`; returns its status and all it printed. It may be silent for as
+/// long as `patience`: what goes on printing is at work, however slow the machine is.
 pub fn exec(dir: &Path, line: &str, patience: Duration) -> Result<(i32, String), String> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let lost = |e: std::io::Error| format!("the guest's control socket: {e}");
     let mut socket = UnixStream::connect(dir.join(CONTROL)).map_err(lost)?;
     socket.set_read_timeout(Some(Duration::from_millis(200))).map_err(lost)?;
     // what an earlier caller left unread comes before this mark
-    let begin = format!("lab-begin-{}", std::process::id());
+    let begin = format!("lab-begin-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     socket.write_all(format!("echo {begin}; {line}\n").as_bytes()).map_err(lost)?;
-    let deadline = Instant::now() + patience;
+    let mut deadline = Instant::now() + patience;
     let mut seen = Vec::new();
     let mut part = [0; 4096];
     while Instant::now() < deadline {
         match socket.read(&mut part) {
             Ok(0) => return Err("the guest closed its control socket".into()),
-            Ok(n) => seen.extend_from_slice(&part[..n]),
+            Ok(n) => {
+                seen.extend_from_slice(&part[..n]);
+                deadline = Instant::now() + patience;
+            }
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(e) => return Err(lost(e)),
         }
@@ -183,7 +189,7 @@ pub fn exec(dir: &Path, line: &str, patience: Duration) -> Result<(i32, String),
             return Ok(answer);
         }
     }
-    Err(format!("the guest did not finish `{line}` within {} s", patience.as_secs()))
+    Err(format!("the guest did not finish `{line}`: silent for {} s", patience.as_secs()))
 }
 
 /// Whether a guest runs whose folder is `dir`.

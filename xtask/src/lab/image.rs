@@ -24,43 +24,61 @@ pub struct Image {
     pub release: String,
 }
 
-const SUITE: &str = "trixie";
+/// A kernel that a guest can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its version, as in the name of its expectation file.
+    pub version: &'static str,
+    /// The Debian suite that has it.
+    suite: &'static str,
+}
+
+/// The kernels, the usual one first.
+pub const KERNELS: &[Kernel] = &[Kernel { version: "6.12", suite: "trixie" }, Kernel { version: "6.1", suite: "bookworm" }];
+
 const KERNEL_PACKAGE: &str = "linux-image-amd64";
+/// The suite of user space, whatever the kernel.
+const USER_SUITE: &str = "trixie";
 /// Everything in user space: nvme-cli with the libraries that it loads, and busybox for all else.
 const PACKAGES: &[&str] =
     &["busybox-static", "nvme-cli", "libnvme1t64", "libjson-c5", "libkeyutils1", "libssl3t64", "libzstd1", "zlib1g", "libc6"];
 /// Loaded at boot, in an order that their dependencies allow.
-const BOOT_MODULES: &[&str] = &["virtio_net", "crc32c_generic", "crc32c_intel", "null_blk", "nvmet", "nvmet-tcp", "nvme-tcp"];
+const BOOT_MODULES: &[&str] =
+    &["virtio_pci", "virtio_net", "crc32c_generic", "crc32c_intel", "null_blk", "nvmet", "nvmet-tcp", "nvme-tcp"];
 /// In the guest as `/modules/*.ko`, for those who want them: `insmod /modules/loop.ko`.
 const SPARE_MODULES: &[&str] = &["loop", "brd", "ext4"];
 
 const INIT: &str = include_str!("../../lab/init");
 const TARGET: &str = include_str!("../../lab/target.sh");
 const HOST: &str = include_str!("../../lab/host.sh");
+const WRONG: &str = include_str!("../../lab/wrong.sh");
 
 /// The guest's files under `dir`, made now unless they are there and were made from the same inputs.
-pub fn build(dir: &Path, force: bool) -> Result<Image, Trouble> {
-    let image = dir.join("image");
+pub fn build(dir: &Path, kernel: Kernel, force: bool) -> Result<Image, Trouble> {
+    let image = dir.join(format!("image-{}", kernel.version));
     let stamp = image.join("stamp");
-    let inputs = inputs();
+    let inputs = inputs(kernel);
     if !force && fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == inputs) {
         return open(&image).map_err(Trouble::Fail);
     }
     let started = Instant::now();
     create(&image).map_err(Trouble::Fail)?;
     let _ = fs::remove_file(&stamp);
-    let packages =
-        Packages::at_hand(&dir.join("packages"), force).map_err(|e| Trouble::Skip(format!("no Debian packages: {e}")))?;
-    let release = make(&packages, dir, &image).map_err(Trouble::Fail)?;
+    let of_suite = |suite| Packages::at_hand(&dir.join("packages").join(suite), suite, force).and_then(|p| files_in(&p.debs));
+    let no_debs = |e| Trouble::Skip(format!("no Debian packages: {e}"));
+    let mut debs = of_suite(kernel.suite).map_err(no_debs)?;
+    debs.retain(|deb| is_kernel(deb));
+    debs.extend(of_suite(USER_SUITE).map_err(no_debs)?.into_iter().filter(|deb| !is_kernel(deb)));
+    let release = make(&debs, dir, &image).map_err(Trouble::Fail)?;
     write(&stamp, inputs.as_bytes()).map_err(Trouble::Fail)?;
     println!("lab: guest with Linux {release} built in {:.1} s", started.elapsed().as_secs_f32());
     open(&image).map_err(Trouble::Fail)
 }
 
 /// Unpacks, assembles and cleans up; returns the kernel's release.
-fn make(packages: &Packages, dir: &Path, image: &Path) -> Result<String, String> {
+fn make(debs: &[PathBuf], dir: &Path, image: &Path) -> Result<String, String> {
     let tree = dir.join("tree");
-    packages.unpack(&tree)?;
+    unpack(debs, &tree)?;
     let release = assemble(&tree, image)?;
     let _ = fs::remove_dir_all(&tree);
     write(&image.join("release"), release.as_bytes())?;
@@ -73,31 +91,48 @@ fn open(image: &Path) -> Result<Image, String> {
 }
 
 /// All that the image is made from except the packages' versions: those are taken when it is made, and stay.
-fn inputs() -> String {
-    format!("image 1\n{SUITE} {KERNEL_PACKAGE} {PACKAGES:?}\n{BOOT_MODULES:?} {SPARE_MODULES:?}\n{INIT}\n{TARGET}\n{HOST}")
+fn inputs(kernel: Kernel) -> String {
+    format!("image 2\n{kernel:?} {USER_SUITE} {PACKAGES:?}\n{BOOT_MODULES:?} {SPARE_MODULES:?}\n{INIT}\n{TARGET}\n{HOST}\n{WRONG}")
 }
 
-/// Debian packages in a folder.
+fn is_kernel(deb: &Path) -> bool {
+    deb.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("linux-image-"))
+}
+
+fn unpack(debs: &[PathBuf], tree: &Path) -> Result<(), String> {
+    let _ = fs::remove_dir_all(tree);
+    create(tree)?;
+    for deb in debs {
+        cmd::output(Command::new("dpkg-deb").arg("-x").arg(deb).arg(tree))?;
+    }
+    Ok(())
+}
+
+/// The Debian packages of a suite that the guests need, in a folder.
 struct Packages {
     debs: PathBuf,
 }
 
 impl Packages {
     /// Those downloaded earlier, unless `anew`: a changed guest script is no reason to fetch a kernel again.
-    fn at_hand(dir: &Path, anew: bool) -> Result<Packages, String> {
+    fn at_hand(dir: &Path, suite: &str, anew: bool) -> Result<Packages, String> {
         let stamp = dir.join("stamp");
-        let wanted = format!("{SUITE} {KERNEL_PACKAGE} {PACKAGES:?}");
+        let wanted = format!("{suite} {KERNEL_PACKAGE} {:?}", Packages::of_user(suite));
         if !anew && fs::read_to_string(&stamp).is_ok_and(|had| had == wanted) {
             return Ok(Packages { debs: dir.join("debs") });
         }
         let _ = fs::remove_file(&stamp);
-        let packages = Packages::fetch(dir)?;
+        let packages = Packages::fetch(dir, suite)?;
         write(&stamp, wanted.as_bytes())?;
         Ok(packages)
     }
 
-    fn fetch(dir: &Path) -> Result<Packages, String> {
-        let apt = Apt::set_up(dir)?;
+    fn of_user(suite: &str) -> &'static [&'static str] {
+        if suite == USER_SUITE { PACKAGES } else { &[] }
+    }
+
+    fn fetch(dir: &Path, suite: &str) -> Result<Packages, String> {
+        let apt = Apt::set_up(dir, suite)?;
         apt.run(&["apt-get", "update", "-qq"])?;
         let shown = apt.run(&["apt-cache", "show", "--no-all-versions", KERNEL_PACKAGE])?;
         let kernel = String::from_utf8_lossy(&shown)
@@ -111,18 +146,9 @@ impl Packages {
         let _ = fs::remove_dir_all(&debs);
         create(&debs)?;
         let mut download = vec!["apt-get", "download", "-qq", &kernel];
-        download.extend_from_slice(PACKAGES);
+        download.extend_from_slice(Packages::of_user(suite));
         apt.run_in(&debs, &download)?;
         Ok(Packages { debs })
-    }
-
-    fn unpack(&self, tree: &Path) -> Result<(), String> {
-        let _ = fs::remove_dir_all(tree);
-        create(tree)?;
-        for deb in files_in(&self.debs)? {
-            cmd::output(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(tree))?;
-        }
-        Ok(())
     }
 }
 
@@ -133,11 +159,11 @@ struct Apt {
 }
 
 impl Apt {
-    fn set_up(dir: &Path) -> Result<Apt, String> {
+    fn set_up(dir: &Path, suite: &str) -> Result<Apt, String> {
         create(&dir.join("lists/partial"))?;
         create(&dir.join("cache/archives/partial"))?;
         let source = machine::debian_source()?;
-        write(&dir.join("sources.list"), format!("deb [signed-by={}] {} {SUITE} main\n", source.keyring, source.uri).as_bytes())?;
+        write(&dir.join("sources.list"), format!("deb [signed-by={}] {} {suite} main\n", source.keyring, source.uri).as_bytes())?;
         write(&dir.join("status"), b"")?;
         let path = dir.display();
         let text = format!(
@@ -189,6 +215,7 @@ fn assemble(tree: &Path, image: &Path) -> Result<String, String> {
     archive.file("init", 0o755, INIT.as_bytes());
     archive.file("target.sh", 0o644, TARGET.as_bytes());
     archive.file("host.sh", 0o644, HOST.as_bytes());
+    archive.file("wrong.sh", 0o644, WRONG.as_bytes());
     archive.file("bin/busybox", 0o755, &read(&tree.join("usr/bin/busybox"))?);
     archive.file("usr/sbin/nvme", 0o755, &read(&tree.join("usr/sbin/nvme"))?);
     archive.link("lib64", "usr/lib64");

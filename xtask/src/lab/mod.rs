@@ -12,13 +12,14 @@ mod image;
 mod klog;
 mod machine;
 mod modules;
+mod suite;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use self::guest::{Guest, Plan};
+use self::image::Kernel;
 use self::machine::Trouble;
 use crate::cmd;
 
@@ -30,7 +31,9 @@ cargo xtask lab [COMMAND] [OPTIONS] [-- ARGS]
                  ARGS go to `nvmfspec conformance`, e.g. `cargo xtask lab run -- --filter tcp/icreq`;
                  without them the kernel's host then does the short form of `lab host`
   host           boot a guest, let its kernel's host use `nvmfspec target`, judge its kernel log and the traffic, end it;
-                 ARGS go to `nvmfspec target`, e.g. `cargo xtask lab host -- --fault tcp-r2t-nothing`
+                 ARGS go to `nvmfspec target`, e.g. `cargo xtask lab host -- --max-r2t 4096`
+  faults         let the kernel's host meet one wrong target after the other (xtask/lab/host.fault) and tell what it does;
+                 ARGS choose some, e.g. `cargo xtask lab faults -- r2t-nothing`
   build          only make the guest, from Debian packages; done once, kept until its inputs change
   up             boot a guest and keep it running; Ctrl-C ends it
   up --detach    the same in the background, described in .lab/guest.json; `lab down` ends it
@@ -38,7 +41,10 @@ cargo xtask lab [COMMAND] [OPTIONS] [-- ARGS]
   down           end the guest that `up` started
 
   --dir DIR      where the guest's files lie (.lab in the workspace)
-  --full         run: checks of class destructive too; host: more data, keep alive over a minute
+  --kernel V     the guest's kernel: 6.12 (the usual one) or 6.1
+  --full         every kernel, unless --kernel chooses one; run: checks of class destructive too; host: more data, keep
+                 alive over a minute
+  --fault ID     host: the target is wrong in this way, as `nvmfspec list --faults` or xtask/lab/host.fault names it: the run fails
   --limit S      run: give up after S seconds (1200)
   --force        build: make the guest anew
   --no-kvm       software emulation even where /dev/kvm opens
@@ -50,9 +56,6 @@ const NQN: &str = "nqn.2026-01.org.example:lab:sub1";
 const CPUS: u8 = 1;
 /// Processors of a guest whose host is judged: it makes an I/O queue for each.
 const HOST_CPUS: u8 = 4;
-/// Known deviations of the guest's kernel.
-const EXPECTATIONS: &str = "tests/expect/linux-6.12.toml";
-
 /// How the lab ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -85,12 +88,14 @@ pub fn run(args: &[String]) -> Result<Ending, String> {
 struct Options {
     command: String,
     dir: PathBuf,
+    kernel: Option<Kernel>,
     full: bool,
     force: bool,
     detach: bool,
     require: bool,
     no_kvm: bool,
     limit_s: u64,
+    fault: Option<String>,
     /// What follows `--`, or the words of `exec`.
     rest: Vec<String>,
 }
@@ -100,12 +105,14 @@ impl Options {
         let mut options = Options {
             command: "run".into(),
             dir: cmd::root()?.join(".lab"),
+            kernel: None,
             full: false,
             force: false,
             detach: false,
             require: false,
             no_kvm: false,
             limit_s: 1200,
+            fault: None,
             rest: Vec::new(),
         };
         let mut args = args.iter();
@@ -113,13 +120,19 @@ impl Options {
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
             match arg.as_str() {
-                "run" | "host" | "build" | "up" | "down" | "help" if first => options.command.clone_from(arg),
+                "run" | "host" | "faults" | "build" | "up" | "down" | "help" if first => options.command.clone_from(arg),
                 "-h" | "--help" => options.command = "help".into(),
                 "--dir" => options.dir = std::path::absolute(value()?).map_err(|e| e.to_string())?,
                 "--limit" => {
                     let text = value()?;
                     options.limit_s = text.parse().map_err(|_| format!("--limit {text}: not a number of seconds"))?;
                 }
+                "--kernel" => {
+                    let version = value()?;
+                    let known = image::KERNELS.iter().find(|kernel| kernel.version == version);
+                    options.kernel = Some(*known.ok_or_else(|| format!("--kernel {version}: no guest has that one"))?);
+                }
+                "--fault" => options.fault = Some(value()?.clone()),
                 "--full" => options.full = true,
                 "--force" => options.force = true,
                 "--detach" => options.detach = true,
@@ -140,13 +153,16 @@ impl Options {
     fn dispatch(&self) -> Result<u8, Trouble> {
         match self.command.as_str() {
             "build" => {
-                let image = self.image()?;
-                println!("lab: guest with Linux {} in {}", image.release, self.dir.display());
+                for kernel in self.kernels() {
+                    let image = self.image(kernel)?;
+                    println!("lab: guest with Linux {} in {}", image.release, self.dir.display());
+                }
                 Ok(0)
             }
             "up" => self.up(),
             "exec" => self.exec(),
             "host" => self.serve(),
+            "faults" => self.meet_faults(),
             "down" => {
                 guest::stop(&self.up_dir()).map_err(Trouble::Fail)?;
                 let _ = fs::remove_file(self.dir.join("guest.json"));
@@ -156,17 +172,23 @@ impl Options {
         }
     }
 
-    fn image(&self) -> Result<image::Image, Trouble> {
+    /// Those that are to run, one after the other.
+    fn kernels(&self) -> Vec<Kernel> {
+        let number = if self.full { image::KERNELS.len() } else { 1 };
+        self.kernel.map_or_else(|| image::KERNELS[..number].to_vec(), |kernel| vec![kernel])
+    }
+
+    fn image(&self, kernel: Kernel) -> Result<image::Image, Trouble> {
         machine::prepare()?;
-        image::build(&self.dir, self.force)
+        image::build(&self.dir, kernel, self.force)
     }
 
     fn up_dir(&self) -> PathBuf {
         self.dir.join("up")
     }
 
-    fn boot(&self, dir: PathBuf, limit_s: u64, cpus: u8) -> Result<Guest, Trouble> {
-        let image = self.image()?;
+    fn boot(&self, kernel: Kernel, dir: PathBuf, limit_s: u64, cpus: u8) -> Result<Guest, Trouble> {
+        let image = self.image(kernel)?;
         let started = Instant::now();
         let plan = Plan { image: &image, dir, limit_s, detached: self.detach, no_kvm: self.no_kvm, cpus };
         let guest = Guest::boot(&plan).map_err(Trouble::Fail)?;
@@ -186,7 +208,7 @@ impl Options {
         if guest::is_up(&dir) {
             return Err(Trouble::Fail("a guest is up already: `cargo xtask lab down` ends it".into()));
         }
-        let guest = self.boot(dir, 0, CPUS)?;
+        let guest = self.boot(self.kernel.unwrap_or(image::KERNELS[0]), dir, 0, CPUS)?;
         let description = self.dir.join("guest.json");
         let json = format!(
             "{{ \"pid\": {}, \"port\": {}, \"discovery_port\": {}, \"nqn\": \"{NQN}\", \"accel\": \"{}\" }}\n",
@@ -217,67 +239,85 @@ impl Options {
         Ok(u8::try_from(status).unwrap_or(1))
     }
 
-    /// The suite against a guest of its own, then the guest's own state.
+    /// Each guest's target against the suite and our host, then its kernel's host against our target, then its own state.
     fn judge(&self) -> Result<u8, Trouble> {
-        let suite = cmd::nvmfspec().map_err(Trouble::Fail)?;
+        let program = cmd::nvmfspec().map_err(Trouble::Fail)?;
+        let mut worst = 0;
+        // a kernel that cannot be had is told before any has run
+        for kernel in self.kernels() {
+            self.image(kernel)?;
+        }
+        for kernel in self.kernels() {
+            let status = self.judge_kernel(&program, kernel)?;
+            worst = if worst == 0 { status } else { worst };
+        }
+        Ok(worst)
+    }
+
+    fn judge_kernel(&self, program: &Path, kernel: Kernel) -> Result<u8, Trouble> {
         let dir = self.dir.join("run");
         let _lock = lock(&dir)?;
-        let mut guest = self.boot(dir, self.limit_s + 300, CPUS)?;
-        let report = self.dir.join("report");
-        let status = self.suite(&suite, &report, guest.port)?;
+        let mut guest = self.boot(kernel, dir, self.limit_s + 600, CPUS)?;
+        let report = self.dir.join(format!("report-{}", kernel.version));
+        let kmsg = guest.dir().join(guest::KMSG);
+        let (port, full) = (guest.port, self.full);
+        let plan = suite::Plan { program, report: &report, port, kernel, full, kmsg: &kmsg, arguments: &self.rest };
+        let status = plan.judge(Duration::from_secs(self.limit_s)).map_err(Trouble::Fail)?;
         // arguments choose checks: who gives some is after these
-        let served = !self.rest.is_empty() || self.served(&suite, &mut guest, host::Extent::Smoke, CPUS);
-        let health = health(&mut guest, &report);
+        let alone = !self.rest.is_empty();
+        let exercised = alone || plan.exercise().inspect_err(|e| println!("lab: {e}")).is_ok();
+        let served = alone || self.served(program, &mut guest, kernel, host::Extent::Smoke, CPUS);
+        let health = suite::health(&mut guest, &report, self.full);
         drop(guest);
         for line in &health {
             println!("lab: {line}");
         }
-        println!("lab: the suite ended with status {status}; report in {}", report.display());
-        Ok(if status == 0 && !(served && health.is_empty()) { 1 } else { status })
+        println!("lab: Linux {}: the suite ended with status {status}; report in {}", kernel.version, report.display());
+        Ok(if status == 0 && !(exercised && served && health.is_empty()) { 1 } else { status })
     }
 
-    /// The guest's host against our target, in a guest of its own.
+    /// Each guest's host against our target.
     fn serve(&self) -> Result<u8, Trouble> {
         let program = cmd::nvmfspec().map_err(Trouble::Fail)?;
-        let dir = self.dir.join("run-host");
-        let _lock = lock(&dir)?;
-        let mut guest = self.boot(dir, self.limit_s + 120, HOST_CPUS)?;
         let extent = if self.full { host::Extent::Full } else { host::Extent::Usual };
-        Ok(u8::from(!self.served(&program, &mut guest, extent, HOST_CPUS)))
+        let mut good = true;
+        for kernel in self.kernels() {
+            let dir = self.dir.join("run-host");
+            let _lock = lock(&dir)?;
+            let mut guest = self.boot(kernel, dir, self.limit_s + 600, HOST_CPUS)?;
+            good &= self.served(&program, &mut guest, kernel, extent, HOST_CPUS);
+        }
+        Ok(u8::from(!good))
     }
 
-    fn served(&self, program: &Path, guest: &mut Guest, extent: host::Extent, cpus: u8) -> bool {
-        let report = self.dir.join("report-host");
-        let ended = host::run(guest, &host::Plan { program, report: &report, extent, cpus, arguments: &self.rest });
+    /// Each guest's host against one wrong target after the other.
+    fn meet_faults(&self) -> Result<u8, Trouble> {
+        let program = cmd::nvmfspec().map_err(Trouble::Fail)?;
+        let mut good = true;
+        for kernel in self.kernels() {
+            let dir = self.dir.join("run-faults");
+            let _lock = lock(&dir)?;
+            self.image(kernel)?;
+            let boot = || self.boot(kernel, dir.clone(), 0, CPUS).map_err(|e| e.to_string());
+            let report = self.dir.join(format!("report-faults-{}", kernel.version));
+            good &= host::faults::run(&boot, &program, &report, &self.rest).map_err(Trouble::Fail)?;
+        }
+        Ok(u8::from(!good))
+    }
+
+    fn served(&self, program: &Path, guest: &mut Guest, kernel: Kernel, extent: host::Extent, cpus: u8) -> bool {
+        let report = self.dir.join(format!("report-host-{}", kernel.version));
+        let ended = self.fault.as_deref().map_or(Ok(Vec::new()), |id| host::faults::arguments(id, &self.dir)).and_then(|fault| {
+            let arguments = [fault, self.rest.clone()].concat();
+            host::run(guest, &host::Plan { program, report: &report, extent, cpus, arguments: &arguments })
+        });
+        let what = format!("lab: Linux {} as the host of our target", kernel.version);
         match &ended {
-            Ok(true) => println!("lab: Linux as the host of our target: passed"),
-            Ok(false) => println!("lab: Linux as the host of our target: FAILED"),
-            Err(e) => println!("lab: Linux as the host of our target: FAILED: {e}"),
+            Ok(true) => println!("{what}: passed"),
+            Ok(false) => println!("{what}: FAILED"),
+            Err(e) => println!("{what}: FAILED: {e}"),
         }
         ended == Ok(true)
-    }
-
-    fn suite(&self, program: &Path, report: &Path, port: u16) -> Result<u8, Trouble> {
-        let root = cmd::root().map_err(Trouble::Fail)?;
-        let _ = fs::remove_dir_all(report);
-        let mut command = Command::new(program);
-        command
-            .current_dir(&root)
-            .args(["conformance", "--target", &format!("127.0.0.1:{port}"), "--nqn", NQN])
-            .args(["--allow-writes", "0-8191", "--allow", "disruptive"])
-            .arg("--out")
-            .arg(report)
-            .arg("--json")
-            .arg(report.join("linux.json"));
-        if self.full {
-            command.args(["--allow", "destructive"]);
-        }
-        if root.join(EXPECTATIONS).is_file() {
-            command.args(["--expect", EXPECTATIONS]);
-        }
-        command.args(&self.rest);
-        let child = command.spawn().map_err(|e| Trouble::Fail(format!("cannot start {}: {e}", program.display())))?;
-        wait(child, Duration::from_secs(self.limit_s)).map_err(Trouble::Fail)
     }
 }
 
@@ -290,44 +330,4 @@ fn lock(dir: &Path) -> Result<fs::File, Trouble> {
         return Err(Trouble::Fail(format!("another run uses {}: wait for it, or use --dir", dir.display())));
     }
     Ok(lock)
-}
-
-/// Waits for the suite; one that takes too long is killed.
-fn wait(mut child: Child, limit: Duration) -> Result<u8, String> {
-    let deadline = Instant::now() + limit;
-    loop {
-        match child.try_wait() {
-            // ended by a signal: the harness broke
-            Ok(Some(status)) => {
-                return Ok(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(3));
-            }
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(50)),
-            Ok(None) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("the suite did not end within {} s", limit.as_secs()));
-            }
-            Err(e) => return Err(format!("waiting for the suite: {e}")),
-        }
-    }
-}
-
-/// What is wrong with a guest that the suite is done with; its logs go to the report.
-fn health(guest: &mut Guest, report: &Path) -> Vec<String> {
-    let mut wrong = Vec::new();
-    // the log is complete once a later command has come back
-    match guest::exec(guest.dir(), "sync", Duration::from_secs(20)) {
-        Ok((0, _)) => std::thread::sleep(Duration::from_millis(200)),
-        Ok((status, said)) => wrong.push(format!("the guest's shell is broken: {status} {said}")),
-        Err(e) if guest.is_running() => wrong.push(format!("the guest hangs: {e}")),
-        Err(_) => wrong.push("the guest died".into()),
-    }
-    let console = guest::lossy(&guest.dir().join(guest::CONSOLE));
-    let log = klog::readable(&guest::lossy(&guest.dir().join(guest::KMSG)));
-    let _ = fs::create_dir_all(report);
-    let _ = fs::write(report.join("kernel.log"), &log);
-    let _ = fs::write(report.join("console.log"), &console);
-    let found = klog::complaints(&log).into_iter().chain(klog::complaints(&console));
-    wrong.extend(found.map(|line| format!("the kernel complains: {line}")));
-    wrong
 }
