@@ -665,7 +665,7 @@ fn connects(seen: &mut Seen) {
         ("FAB-CONNECT-06 host", 0xffff, &[]),
         ("FAB-QUEUE-13 host", 0, &[(44, 0)]),
         ("FAB-CONNECT-10 host", 0, &[(46, 1)]),
-        ("FAB-CONNECT-12 host", 0, &[(46, 0x10)]),
+        ("FAB-CONNECT-12 host", 0, &[(46, 0x20)]),
         ("FAB-CONNECT-14 host", 1, &[(48, 1)]),
         ("FAB-CMD-10 host", 0, &[(47, 1)]),
     ] {

@@ -17,6 +17,7 @@ use nvmf_net::target::{Listener, SubsystemConfig};
 use nvmf_net::{ClientError, EmbeddedTarget, HostClient, Notice, RealNetwork, TargetConfig};
 use nvmf_seam::store::Geometry;
 use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError, Side, Tap, TapOutput};
+use nvmf_wire::admin::LogPage;
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::tcp::Digests;
 use nvmf_wire::{Cntlid, Nsid, Qid, Sqe, Status};
@@ -272,7 +273,8 @@ fn discovery() {
         client.network().inner.with_hub(|h| h.add_subsystem("nqn.2014-08.org.example:second", None).unwrap());
         let until = client.network().now() + Duration::from_secs(1);
         client.idle(until).unwrap();
-        let told = std::iter::from_fn(|| client.notice()).any(|n| matches!(n, Notice::Event(e) if e.log_page() == 0x70));
+        let told =
+            std::iter::from_fn(|| client.notice()).any(|n| matches!(n, Notice::Event(e) if e.log_page() == LogPage::DISCOVERY));
         assert_eq!(told, kato_ms > 0);
         let again = client.discovery_log().unwrap();
         assert!(again.entries.len() > log.entries.len() && again.header.genctr() > log.header.genctr());

@@ -12,6 +12,7 @@ use nvmf_engine::host::{
     Association, Completion, Data, DiscoveryError, Event, HostError, LogReader, Payload, SubmitError, Waiting, command,
 };
 use nvmf_seam::Instant;
+use nvmf_wire::admin::LogPage;
 use nvmf_wire::log::{DiscoveryEntry, DiscoveryHeader};
 use nvmf_wire::{Cid, Cqe, Nsid, Qid, Status};
 
@@ -222,7 +223,7 @@ fn two_places_of_the_admin_queue_are_kept_for_the_association_itself() {
     let mut r = Rig::new(s, |c| (c.opc == 2).then_some(None));
     r.run(Duration::from_millis(1));
     let mut n = 0;
-    while r.host.submit(Qid::ADMIN, command::get_log_page(2, 0, 512, false), Payload::In(512), r.now).is_ok() {
+    while r.host.submit(Qid::ADMIN, command::get_log_page(LogPage::SMART, 0, 512, false), Payload::In(512), r.now).is_ok() {
         n += 1;
     }
     assert_eq!(n, 29);

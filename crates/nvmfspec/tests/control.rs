@@ -11,6 +11,7 @@ use nvmf_engine::host::{HostSettings, Payload, command};
 use nvmf_net::{HostClient, Notice, RealNetwork};
 use nvmf_seam::Network;
 use nvmf_wire::admin::LogPage;
+use nvmf_wire::cqe::EventType;
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::{Nsid, Qid};
 
@@ -75,8 +76,8 @@ fn control(socket: &Path, words: &[&str]) -> (Option<i32>, String, String) {
 fn event(client: &mut HostClient<RealNetwork>) -> (u8, u8) {
     for _ in 0..100 {
         if let Some(Notice::Event(e)) = client.notice() {
-            assert_eq!(e.event_type(), 2);
-            return (e.event_info(), e.log_page());
+            assert_eq!(e.event_type(), EventType::NOTICE);
+            return (e.event_info(), e.log_page().0);
         }
         let until = client.network().now() + Duration::from_millis(50);
         client.idle(until).unwrap();
@@ -85,7 +86,7 @@ fn event(client: &mut HostClient<RealNetwork>) -> (u8, u8) {
 }
 
 fn changed(client: &mut HostClient<RealNetwork>) -> Vec<u32> {
-    let get = command::get_log_page(LogPage::CHANGED_NAMESPACES.0, 0, 4096, false);
+    let get = command::get_log_page(LogPage::CHANGED_NAMESPACES, 0, 4096, false);
     let done = client.execute(Qid::ADMIN, get, Payload::In(4096)).unwrap();
     assert!(done.status().is_success());
     let page = done.data.to_bytes();

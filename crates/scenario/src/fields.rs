@@ -2,7 +2,7 @@
 
 use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, PropertyGetResponse, QueuesGranted};
 use nvmf_wire::tcp::{CapsuleCmd, CapsuleResp, Pdu, PduHead, PduType};
-use nvmf_wire::{CommandKind, Cqe, Field, Layout, Sqe, Structure, Value, admin, identify, log};
+use nvmf_wire::{CommandKind, Cqe, Field, Layout, Opcode, Sqe, Structure, Value, admin, feature, identify, log};
 
 use crate::value::Val;
 
@@ -90,25 +90,15 @@ pub(crate) fn put(f: &Field, buf: &mut [u8], v: &Val) -> Result<(), String> {
     f.set(buf, &value)
 }
 
-/// The table of the data that a command returns, where it is one structure.
+/// The table of the data that a command returns, where it begins with one structure.
 pub(crate) fn data_layout(sqe: &Sqe) -> Option<&'static Layout> {
     match sqe.opc() {
-        nvmf_wire::Opcode::IDENTIFY => match admin::Identify::from_bytes(*sqe.as_bytes()).cns() {
-            0x00 => Some(identify::IdentifyNamespace::LAYOUT),
-            0x01 => Some(identify::IdentifyController::LAYOUT),
-            0x05 => Some(identify::IdentifyNamespaceNvm::LAYOUT),
-            0x06 => Some(identify::IdentifyControllerNvm::LAYOUT),
-            0x08 => Some(identify::IdentifyNamespaceIndependent::LAYOUT),
-            _ => None,
-        },
-        nvmf_wire::Opcode::GET_LOG_PAGE => match admin::GetLogPage::from_bytes(*sqe.as_bytes()).lid() {
-            0x01 => Some(log::ErrorEntry::LAYOUT),
-            0x02 => Some(log::Smart::LAYOUT),
-            0x03 => Some(log::FirmwareSlots::LAYOUT),
-            0x0c => Some(log::AnaHeader::LAYOUT),
-            0x70 => Some(log::DiscoveryHeader::LAYOUT),
-            _ => None,
-        },
+        Opcode::IDENTIFY => identify::page_layout(admin::Identify::from_bytes(*sqe.as_bytes()).cns()),
+        Opcode::GET_LOG_PAGE => {
+            let (head, entry) = log::page_layouts(admin::GetLogPage::from_bytes(*sqe.as_bytes()).lid())?;
+            head.or(entry)
+        }
+        Opcode::GET_FEATURES => feature::data_layout(admin::GetFeatures::from_bytes(*sqe.as_bytes()).fid()),
         _ => None,
     }
 }

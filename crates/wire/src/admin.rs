@@ -1,12 +1,13 @@
 //! Admin commands: what stands in their dwords. [Base 2.0, 5]
 
+pub use crate::feature::Feature;
 use crate::open::{Cid, Qid};
 use crate::sqe::Sqe;
 
 layout! {
     /// Identify command. [Base 2.0, 5.17, Figures 271 and 272]
     pub struct Identify[64] of Sqe without 8..24, 40..64 {
-        cns: u8 @ 40 "Controller or Namespace Structure (CNS)" = "nvme.cmd.identify.dword10.cns",
+        cns: Cns @ 40 "Controller or Namespace Structure (CNS)" = "nvme.cmd.identify.dword10.cns",
         cntid: u16 @ 42 "Controller Identifier (CNTID)" = "nvme.cmd.identify.dword10.cntid",
         cnssid: u16 @ 44 "CNS Specific Identifier",
         csi: u8 @ 47 "Command Set Identifier (CSI)",
@@ -15,7 +16,7 @@ layout! {
 
     /// Get Log Page command. [Base 2.0, 5.16, Figures 194 to 199]
     pub struct GetLogPage[64] of Sqe without 8..24, 40..64 {
-        lid: u8 @ 40 "Log Page Identifier (LID)" = "nvme.cmd.get_logpage.dword10.id",
+        lid: LogPage @ 40 "Log Page Identifier (LID)" = "nvme.cmd.get_logpage.dword10.id",
         lsp: u8 @ 41 [6:0] "Log Specific Parameter (LSP)" = "nvme.cmd.get_logpage.dword10.lsp",
         rae: bool @ 41 [7] "Retain Asynchronous Event (RAE)" = "nvme.cmd.get_logpage.dword10.rae",
         numd: u32 @ 42 "Number of Dwords (NUMDL and NUMDU), 0's based" = "nvme.cmd.get_logpage.numd",
@@ -28,7 +29,7 @@ layout! {
 
     /// Set Features command. [Base 2.0, 5.27, Figures 316 to 318]
     pub struct SetFeatures[64] of Sqe without 8..24, 40..64 {
-        fid: u8 @ 40 "Feature Identifier (FID)" = "nvme.cmd.set_features.dword10.fid",
+        fid: Feature @ 40 "Feature Identifier (FID)" = "nvme.cmd.set_features.dword10.fid",
         sv: bool @ 43 [7] "Save (SV)" = "nvme.cmd.set_features.dword10.sv",
         value: u32 @ 44 "Feature specific, dword 11",
         cdw12: u32 @ 48 "Feature specific, dword 12",
@@ -39,7 +40,7 @@ layout! {
 
     /// Get Features command. [Base 2.0, 5.15, Figures 186 to 189]
     pub struct GetFeatures[64] of Sqe without 8..24, 40..64 {
-        fid: u8 @ 40 "Feature Identifier (FID)" = "nvme.cmd.get_features.dword10.fid",
+        fid: Feature @ 40 "Feature Identifier (FID)" = "nvme.cmd.get_features.dword10.fid",
         sel: u8 @ 41 [2:0] "Select (SEL): 0 current, 1 default, 2 saved, 3 supported" = "nvme.cmd.set_features.dword10.sel",
         value: u32 @ 44 "Feature specific, dword 11",
         uidx: u8 @ 56 [6:0] "UUID Index",
@@ -75,10 +76,13 @@ layout! {
         dps_type: u8 @ 29 [2:0] "End-to-end Data Protection Settings (DPS): type, 0 off",
         dps_first: bool @ 29 [3] "End-to-end Data Protection Settings (DPS): first bytes of the metadata",
         nmic_shared: bool @ 30 [0] "Multi-path I/O and Namespace Sharing (NMIC): shared",
+        nmic_disns: bool @ 30 [1] "Multi-path I/O and Namespace Sharing (NMIC): dispersed; later than NVM Command Set 1.0",
         anagrpid: u32 @ 92 "ANA Group Identifier (ANAGRPID), 0 leaves it to the controller",
         nvmsetid: u16 @ 100 "NVM Set Identifier (NVMSETID), 0 leaves it to the controller",
         endgid: u16 @ 102 "Endurance Group Identifier (ENDGID), 0 leaves it to the controller",
         lbstm: u64 @ 384 "Logical Block Storage Tag Mask (LBSTM)",
+        nphndls: u16 @ 392 "Number of Placement Handles (NPHNDLS); later than NVM Command Set 1.0",
+        phndl: [u8; 256] @ 512 "Placement Handle List, 128 of 2 bytes; later than NVM Command Set 1.0",
         vs: [u8; 3072] @ 1024 "Vendor specific",
     }
 
@@ -89,42 +93,58 @@ layout! {
 }
 
 open_enum! {
-    /// Feature Identifier (FID). [Base 2.0, 5.27.1, Figure 317]
-    pub struct Feature(u8) {
-        ARBITRATION = 0x01 "Arbitration",
-        POWER_MANAGEMENT = 0x02 "Power Management",
-        TEMPERATURE_THRESHOLD = 0x04 "Temperature Threshold",
-        ERROR_RECOVERY = 0x05 "Error Recovery",
-        VOLATILE_WRITE_CACHE = 0x06 "Volatile Write Cache",
-        NUMBER_OF_QUEUES = 0x07 "Number of Queues",
-        INTERRUPT_COALESCING = 0x08 "Interrupt Coalescing",
-        INTERRUPT_VECTOR = 0x09 "Interrupt Vector Configuration",
-        WRITE_ATOMICITY = 0x0a "Write Atomicity Normal",
-        ASYNC_EVENT_CONFIG = 0x0b "Asynchronous Event Configuration",
-        TIMESTAMP = 0x0e "Timestamp",
-        KEEP_ALIVE_TIMER = 0x0f "Keep Alive Timer",
-        HOST_BEHAVIOR = 0x16 "Host Behavior Support",
-        HOST_IDENTIFIER = 0x81 "Host Identifier",
-        RESERVATION_NOTIFICATION_MASK = 0x82 "Reservation Notification Mask",
-        RESERVATION_PERSISTENCE = 0x83 "Reservation Persistence",
-    }
-    /// Log Page Identifier (LID). [Base 2.0, 5.16.1, Figure 202; 71h to 73h: Base 2.1, 5.1.12.3]
+    /// Log Page Identifier (LID). [Base 2.0, 5.16.1, Figure 202; 10h, 11h and 16h to 28h, 71h to 73h, 7Fh: later]
     pub struct LogPage(u8) {
         SUPPORTED = 0x00 "Supported Log Pages",
         ERROR = 0x01 "Error Information",
         SMART = 0x02 "SMART / Health Information",
         FIRMWARE_SLOT = 0x03 "Firmware Slot Information",
-        CHANGED_NAMESPACES = 0x04 "Changed Namespace List",
+        CHANGED_NAMESPACES = 0x04 "Changed Attached Namespace List",
         COMMAND_EFFECTS = 0x05 "Commands Supported and Effects",
+        SELF_TEST = 0x06 "Device Self-test",
+        TELEMETRY_HOST = 0x07 "Telemetry Host-Initiated",
+        TELEMETRY_CONTROLLER = 0x08 "Telemetry Controller-Initiated",
+        ENDURANCE_GROUP = 0x09 "Endurance Group Information",
+        PREDICTABLE_LATENCY = 0x0a "Predictable Latency Per NVM Set",
+        PREDICTABLE_LATENCY_EVENTS = 0x0b "Predictable Latency Event Aggregate",
         ANA = 0x0c "Asymmetric Namespace Access",
+        PERSISTENT_EVENTS = 0x0d "Persistent Event Log",
+        LBA_STATUS = 0x0e "LBA Status Information",
+        ENDURANCE_GROUP_EVENTS = 0x0f "Endurance Group Event Aggregate",
+        MEDIA_UNITS = 0x10 "Media Unit Status",
+        CAPACITY_CONFIGURATIONS = 0x11 "Supported Capacity Configuration List",
         FEATURE_EFFECTS = 0x12 "Feature Identifiers Supported and Effects",
+        MANAGEMENT_EFFECTS = 0x13 "NVMe-MI Commands Supported and Effects",
+        LOCKDOWN = 0x14 "Command and Feature Lockdown",
+        BOOT_PARTITION = 0x15 "Boot Partition",
+        ROTATIONAL_MEDIA = 0x16 "Rotational Media Information",
+        DISPERSED_NAMESPACE = 0x17 "Dispersed Namespace Participating NVM Subsystems",
+        MANAGEMENT_ADDRESSES = 0x18 "Management Address List",
+        EYE_OPENING = 0x19 "Physical Interface Receiver Eye Opening Measurement",
+        REACHABILITY_GROUPS = 0x1a "Reachability Groups",
+        REACHABILITY_ASSOCIATIONS = 0x1b "Reachability Associations",
+        CHANGED_ALLOCATED_NAMESPACES = 0x1c "Changed Allocated Namespace List",
+        DEVICE_PERSONALITIES = 0x1d "Device Personalities",
+        CROSS_CONTROLLER_RESET = 0x1e "Cross-Controller Reset",
+        LOST_HOST = 0x1f "Lost Host Communication",
+        PLACEMENT_CONFIGURATIONS = 0x20 "FDP Configurations",
+        HANDLE_USAGE = 0x21 "Reclaim Unit Handle Usage",
+        PLACEMENT_STATISTICS = 0x22 "FDP Statistics",
+        PLACEMENT_EVENTS = 0x23 "FDP Events",
+        MANUFACTURING_DEFAULTS = 0x24 "Manufacturing Default Configuration",
+        POWER_MEASUREMENT = 0x25 "Power Measurement",
+        VOLTAGE_MEASUREMENT = 0x27 "Voltage Measurement",
+        RATE_LIMITING = 0x28 "Rate Limiting",
         DISCOVERY = 0x70 "Discovery",
         HOST_DISCOVERY = 0x71 "Host Discovery",
         AVE_DISCOVERY = 0x72 "AVE Discovery",
         PULL_MODEL_DDC_REQUEST = 0x73 "Pull Model DDC Request",
+        SANITIZE_NAMESPACES = 0x7f "Sanitize Namespace Status List",
         RESERVATION = 0x80 "Reservation Notification",
+        SANITIZE = 0x81 "Sanitize Status",
+        CHANGED_ZONES = 0xbf "Changed Zone List",
     }
-    /// Controller or Namespace Structure (CNS) of Identify. [Base 2.0, 5.17, Figure 273]
+    /// Controller or Namespace Structure (CNS) of Identify. [Base 2.0, 5.17, Figure 273; 09h, 0Ah, 1Dh to 20h: later]
     pub struct Cns(u8) {
         NAMESPACE = 0x00 "Identify Namespace",
         CONTROLLER = 0x01 "Identify Controller",
@@ -135,6 +155,8 @@ open_enum! {
         CONTROLLER_CSI = 0x06 "I/O command set specific Identify Controller",
         ACTIVE_NAMESPACES_CSI = 0x07 "I/O command set specific Active Namespace ID list",
         NAMESPACE_INDEPENDENT = 0x08 "I/O command set independent Identify Namespace",
+        NAMESPACE_FORMAT = 0x09 "Identify Namespace, user data format",
+        NAMESPACE_FORMAT_CSI = 0x0a "I/O command set specific Identify Namespace, user data format",
         ALLOCATED_NAMESPACES = 0x10 "Allocated Namespace ID list",
         ALLOCATED_NAMESPACE = 0x11 "Identify Namespace, allocated NSID",
         ATTACHED_CONTROLLERS = 0x12 "Namespace Attached Controller list",
@@ -148,5 +170,9 @@ open_enum! {
         ALLOCATED_NAMESPACES_CSI = 0x1a "I/O command set specific Allocated Namespace ID list",
         ALLOCATED_NAMESPACE_CSI = 0x1b "I/O command set specific Identify Namespace, allocated NSID",
         COMMAND_SETS = 0x1c "I/O Command Set",
+        UNDERLYING_NAMESPACES = 0x1d "Underlying Namespace List",
+        PORTS = 0x1e "Ports List",
+        ALLOCATED_NAMESPACE_INDEPENDENT = 0x1f "I/O command set independent Identify Namespace, allocated NSID",
+        CONTROLLER_STATE_FORMATS = 0x20 "Supported Controller State Formats",
     }
 }

@@ -13,6 +13,7 @@ layout! {
         prio: u8 @ 46 [1:0] "Connect Attributes (CATTR): priority class" = "nvme.fabrics.cmd.connect.cattr.pc",
         sqfcd: bool @ 46 [2] "Connect Attributes (CATTR): disable SQ flow control" = "nvme.fabrics.cmd.connect.cattr.dfc",
         ioqd: bool @ 46 [3] "Connect Attributes (CATTR): individual I/O queue deletion supported" = "nvme.fabrics.cmd.connect.cattr.dioq",
+        connent: bool @ 46 [4] "Connect Attributes (CATTR): the connecting entity is a discovery controller (CONNENT); later than 2.0",
         kato: u32 @ 48 "Keep Alive Timeout (KATO), ms" = "nvme.fabrics.cmd.connect.kato",
     }
 

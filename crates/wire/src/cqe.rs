@@ -1,5 +1,6 @@
 //! Completion Queue Entry (CQE), 16 bytes. [Base 2.0, 3.3.3.2, Figures 89 to 92; FAB-CMD-11]
 
+use crate::admin::LogPage;
 use crate::open::{Cid, Cntlid, Nsid};
 use crate::status::Status;
 
@@ -37,9 +38,9 @@ layout! {
 
     /// Asynchronous Event Request completion. [Base 2.0, 5.2, Figure 145]
     pub struct AsyncEventResponse[16] of Cqe without 0..4 {
-        event_type: u8 @ 0 [2:0] "Asynchronous Event Type (AET)" = "nvme.cqe.dword0.aev.aet",
+        event_type: EventType @ 0 [2:0] "Asynchronous Event Type (AET)" = "nvme.cqe.dword0.aev.aet",
         event_info: u8 @ 1 "Asynchronous Event Information (AEI)" = "nvme.cqe.dword0.aev.aei",
-        log_page: u8 @ 2 "Log Page Identifier (LID)" = "nvme.cqe.dword0.aev.lpi",
+        log_page: LogPage @ 2 "Log Page Identifier (LID)" = "nvme.cqe.dword0.aev.lpi",
     }
 
     /// Number of Queues, completion of Set or Get Features 07h. [Base 2.0, 5.27.1.5]
@@ -56,6 +57,68 @@ layout! {
     /// Namespace Management completion: the namespace that a create made. [Base 2.0, 5.23]
     pub struct NamespaceCreated[16] of Cqe without 0..4 {
         nsid: Nsid @ 0 "Namespace Identifier (NSID)",
+    }
+}
+
+open_enum! {
+    /// Asynchronous Event Type (AET). [Base 2.0, 5.2.1, Figure 145]
+    pub struct EventType(u8) {
+        ERROR = 0 "error",
+        HEALTH = 1 "SMART / health",
+        NOTICE = 2 "notice",
+        IMMEDIATE = 3 "immediate",
+        COMMAND_SET = 6 "I/O command set specific",
+        VENDOR = 7 "vendor specific",
+    }
+    /// Asynchronous Event Information of type error. [Base 2.0, 5.2.1, Figure 146]
+    pub struct ErrorEvent(u8) {
+        DOORBELL_REGISTER = 0 "write to invalid doorbell register",
+        DOORBELL_VALUE = 1 "invalid doorbell write value",
+        DIAGNOSTIC = 2 "diagnostic failure",
+        PERSISTENT_INTERNAL = 3 "persistent internal error",
+        TRANSIENT_INTERNAL = 4 "transient internal error",
+        FIRMWARE_LOAD = 5 "firmware image load error",
+    }
+    /// Asynchronous Event Information of type SMART / health. [Base 2.0, 5.2.1, Figure 147]
+    pub struct HealthEvent(u8) {
+        RELIABILITY = 0 "NVM subsystem reliability",
+        TEMPERATURE = 1 "temperature threshold",
+        SPARE = 2 "spare below threshold",
+    }
+    /// Asynchronous Event Information of type notice. [Base 2.0, 5.2.1, Figure 148; F1h to F3h: Base 2.1]
+    pub struct NoticeEvent(u8) {
+        NAMESPACE_ATTRIBUTE = 0x00 "attached namespace attribute changed",
+        FIRMWARE_ACTIVATION = 0x01 "firmware activation starting",
+        TELEMETRY = 0x02 "telemetry log changed",
+        ANA_CHANGE = 0x03 "asymmetric namespace access change",
+        PREDICTABLE_LATENCY = 0x04 "predictable latency event aggregate log change",
+        LBA_STATUS = 0x05 "LBA status information alert",
+        ENDURANCE_GROUP = 0x06 "endurance group event aggregate log change",
+        ZONE_DESCRIPTOR = 0xef "zone descriptor changed",
+        DISCOVERY = 0xf0 "discovery log page change",
+        HOST_DISCOVERY = 0xf1 "host discovery log page change",
+        AVE_DISCOVERY = 0xf2 "AVE discovery log page change",
+        PULL_MODEL_DDC_REQUEST = 0xf3 "pull model DDC request log page change",
+    }
+    /// Asynchronous Event Information of type I/O command set specific, NVM command set. [Base 2.0, 5.2.1, Figure 150]
+    pub struct CommandSetEvent(u8) {
+        RESERVATION = 0 "reservation log page available",
+        SANITIZE = 1 "sanitize operation completed",
+        SANITIZE_UNEXPECTED = 2 "sanitize operation completed with unexpected deallocation",
+    }
+}
+
+impl AsyncEventResponse {
+    /// The name of the event: type and information together.
+    pub fn event_name(&self) -> Option<&'static str> {
+        let info = self.event_info();
+        match self.event_type() {
+            EventType::ERROR => ErrorEvent(info).name(),
+            EventType::HEALTH => HealthEvent(info).name(),
+            EventType::NOTICE => NoticeEvent(info).name(),
+            EventType::COMMAND_SET => CommandSetEvent(info).name(),
+            _ => None,
+        }
     }
 }
 

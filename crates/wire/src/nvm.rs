@@ -4,7 +4,7 @@
 //! has it. The commands about reservations are in [`crate::reservation`].
 
 use crate::layout::{Layout, Structure};
-use crate::open::{Nsid, ZeroBased8, ZeroBased16};
+use crate::open::{Nsid, ZeroBased8, ZeroBased16, ZeroBased32};
 use crate::sqe::Sqe;
 
 layout! {
@@ -14,11 +14,13 @@ layout! {
         elbtu: u16 @ 12 "Expected Logical Block Tags (ELBTU)",
         slba: u64 @ 40 "Starting LBA (SLBA)" = "nvme.cmd.slba",
         nlb: ZeroBased16 @ 48 "Number of Logical Blocks (NLB), 0's based" = "nvme.cmd.nlb",
+        cetype: u8 @ 50 [3:0] "Command Extension Type (CETYPE); later than 1.0",
         stc: bool @ 51 [0] "Storage Tag Check (STC)",
         prinfo: u8 @ 51 [5:2] "Protection Information (PRINFO)" = "nvme.cmd.prinfo",
         fua: bool @ 51 [6] "Force Unit Access (FUA)" = "nvme.cmd.fua",
         lr: bool @ 51 [7] "Limited Retry (LR)" = "nvme.cmd.lr",
-        dsm: u8 @ 52 "Dataset Management (DSM)",
+        dsm: u8 @ 52 "Dataset Management (DSM); with CETYPE the low half of CEV",
+        cev_high: u8 @ 53 "Command Extension Value (CEV), high half; later than 1.0",
         elbt: u32 @ 56 "Expected Initial Logical Block Reference Tag" = "nvme.cmd.eilbrt",
         elbat: u16 @ 60 "Expected Logical Block Application Tag" = "nvme.cmd.elbat",
         elbatm: u16 @ 62 "Expected Logical Block Application Tag Mask" = "nvme.cmd.elbatm",
@@ -30,12 +32,14 @@ layout! {
         lbtu: u16 @ 12 "Logical Block Tags (LBTU)",
         slba: u64 @ 40 "Starting LBA (SLBA)" = "nvme.cmd.slba",
         nlb: ZeroBased16 @ 48 "Number of Logical Blocks (NLB), 0's based" = "nvme.cmd.nlb",
+        cetype: u8 @ 50 [3:0] "Command Extension Type (CETYPE); later than 1.0",
         dtype: u8 @ 50 [7:4] "Directive Type (DTYPE)",
         stc: bool @ 51 [0] "Storage Tag Check (STC)",
         prinfo: u8 @ 51 [5:2] "Protection Information (PRINFO)" = "nvme.cmd.prinfo",
         fua: bool @ 51 [6] "Force Unit Access (FUA)" = "nvme.cmd.fua",
         lr: bool @ 51 [7] "Limited Retry (LR)" = "nvme.cmd.lr",
-        dsm: u8 @ 52 "Dataset Management (DSM)",
+        dsm: u8 @ 52 "Dataset Management (DSM); with CETYPE the low half of CEV",
+        cev_high: u8 @ 53 "Command Extension Value (CEV), high half; later than 1.0",
         dspec: u16 @ 54 "Directive Specific (DSPEC)",
         lbt: u32 @ 56 "Initial Logical Block Reference Tag" = "nvme.cmd.eilbrt",
         lbat: u16 @ 60 "Logical Block Application Tag" = "nvme.cmd.elbat",
@@ -201,6 +205,19 @@ layout! {
         lbt: u32 @ 56 "Initial Logical Block Reference Tag",
         lbat: u16 @ 60 "Logical Block Application Tag",
         lbatm: u16 @ 62 "Logical Block Application Tag Mask",
+    }
+
+    /// I/O Management Receive command: status of reclaim unit handles ([`crate::log::HandleStatusHead`]). [Base 2.1, 7.3]
+    pub struct IoManagementReceive[64] of Sqe without 8..24, 40..64 {
+        mo: u8 @ 40 "Management Operation (MO): 1 reclaim unit handle status",
+        mos: u16 @ 42 "Management Operation Specific (MOS)",
+        numd: ZeroBased32 @ 44 "Number of Dwords (NUMD), 0's based",
+    }
+
+    /// I/O Management Send command; its data is placement identifiers, 2 bytes each. [Base 2.1, 7.4]
+    pub struct IoManagementSend[64] of Sqe without 8..24, 40..64 {
+        mo: u8 @ 40 "Management Operation (MO): 1 reclaim unit handle update",
+        mos: u16 @ 42 "Management Operation Specific (MOS): number of placement identifiers, 0's based",
     }
 }
 

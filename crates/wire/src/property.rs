@@ -88,7 +88,7 @@ layout! {
 }
 
 open_enum! {
-    /// Offset of a property, bytes. [Base 2.0, 3.1.3, Figure 35]
+    /// Offset of a property, bytes; [`Property::size`] tells those that exist over fabrics. [Base 2.0, 3.1.3, Figure 35]
     pub struct Property(u32) {
         CAP = 0x00 "CAP",
         VS = 0x08 "VS",
@@ -98,8 +98,26 @@ open_enum! {
         CSTS = 0x1c "CSTS",
         NSSR = 0x20 "NSSR",
         AQA = 0x24 "AQA",
+        ASQ = 0x28 "ASQ",
+        ACQ = 0x30 "ACQ",
+        CMBLOC = 0x38 "CMBLOC",
+        CMBSZ = 0x3c "CMBSZ",
+        BPINFO = 0x40 "BPINFO",
+        BPRSEL = 0x44 "BPRSEL",
+        BPMBL = 0x48 "BPMBL",
+        CMBMSC = 0x50 "CMBMSC",
+        CMBSTS = 0x58 "CMBSTS",
+        CMBEBS = 0x5c "CMBEBS",
+        CMBSWTP = 0x60 "CMBSWTP",
         NSSD = 0x64 "NSSD",
         CRTO = 0x68 "CRTO",
+        PMRCAP = 0xe00 "PMRCAP",
+        PMRCTL = 0xe04 "PMRCTL",
+        PMRSTS = 0xe08 "PMRSTS",
+        PMREBS = 0xe0c "PMREBS",
+        PMRSWTP = 0xe10 "PMRSWTP",
+        PMRMSCL = 0xe14 "PMRMSCL",
+        PMRMSCU = 0xe18 "PMRMSCU",
     }
 }
 

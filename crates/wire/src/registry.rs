@@ -1,7 +1,10 @@
 //! Every table of this crate in one list: for property tests, vector coverage and anything that looks a structure up by name.
 
 use crate::layout::{Layout, Structure};
-use crate::{admin, authentication, connect, cqe, identify, log, nvm, property, registration, reservation, sgl, sqe, tcp};
+use crate::{
+    admin, authentication, connect, cqe, feature, identify, log, maintenance, nvm, property, registration, reservation, sgl, sqe,
+    tcp,
+};
 
 macro_rules! layouts {
     ($($t:ty),+ $(,)?) => {
@@ -19,9 +22,20 @@ layouts! {
     property::Cap, property::Vs, property::Cc, property::Csts, property::Nssr, property::Nssd, property::Crto,
     admin::Identify, admin::GetLogPage, admin::SetFeatures, admin::GetFeatures, admin::Abort, admin::KeepAlive,
     admin::AsyncEventRequest, admin::NamespaceManagement, admin::NamespaceCreate, admin::NamespaceAttachment,
+    maintenance::FirmwareCommit, maintenance::FirmwareDownload, maintenance::DeviceSelfTest, maintenance::DirectiveSend,
+    maintenance::DirectiveReceive, maintenance::CapacityManagement, maintenance::Lockdown, maintenance::FormatNvm,
+    maintenance::SecuritySend, maintenance::SecurityReceive, maintenance::Sanitize, maintenance::GetLbaStatus,
+    feature::Arbitration, feature::PowerManagement, feature::LbaRangeTypes, feature::TemperatureThreshold, feature::ErrorRecovery,
+    feature::VolatileWriteCache, feature::NumberOfQueues, feature::WriteAtomicity, feature::AsyncEventConfig,
+    feature::AutonomousPower, feature::PowerTransition, feature::Timestamp, feature::KeepAliveTimer, feature::ThermalManagement,
+    feature::NonOperationalPower, feature::OfNvmSet, feature::LbaStatusAttributes, feature::HostBehavior, feature::SanitizeConfig,
+    feature::EnduranceGroupEvents, feature::CommandSetProfile, feature::SpinupControl, feature::Placement,
+    feature::PlacementSettings, feature::PlacementEvents, feature::SoftwareProgress, feature::HostIdentifierSize,
+    feature::ReservationMask, feature::ReservationPersistence, feature::WriteProtection,
     registration::DiscoveryInformationManagement, registration::RegistrationHeader, registration::RegistrationEntry,
     nvm::Read, nvm::Write, nvm::Flush, nvm::Compare, nvm::Verify, nvm::WriteUncorrectable, nvm::WriteZeroes,
     nvm::DatasetManagement, nvm::DatasetRange,
+    nvm::IoManagementReceive, nvm::IoManagementSend,
     nvm::Copy, nvm::CopyRange0, nvm::CopyRange1, nvm::CopyRange2, nvm::CopyRange3,
     reservation::ReservationRegister, reservation::ReservationReport, reservation::ReservationAcquire,
     reservation::ReservationRelease, reservation::RegisterData, reservation::AcquireData, reservation::ReleaseData,
@@ -40,6 +54,12 @@ layouts! {
     log::AveDiscoveryHeader, log::AveDiscoveryEntry, log::AveTransportRecord, log::PullModelRequest,
     log::ErrorEntry, log::Smart, log::FirmwareSlots,
     log::SupportedLogPage, log::CommandEffects, log::FeatureEffects,
+    log::SelfTestHead, log::SelfTestResult, log::TelemetryHead, log::EnduranceGroup, log::EventAggregate,
+    log::LbaStatusHead, log::LbaStatusElement, log::LbaStatusRange, log::LockdownHead, log::SanitizeStatus,
+    log::PersistentEventHead, log::PersistentEvent,
+    log::PlacementConfigurationsHead, log::PlacementConfiguration, log::ReclaimUnitHandle, log::HandleUsageHead, log::HandleUsage,
+    log::PlacementStatistics, log::PlacementEventsHead, log::PlacementEvent, log::HandleStatusHead, log::HandleStatus,
+    log::ReachabilityHead, log::ReachabilityGroup, log::ReachabilityAssociation, log::DispersedHead,
     log::AnaHeader, log::AnaGroup, log::ReservationNotification,
 }
 

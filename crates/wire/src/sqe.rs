@@ -63,7 +63,7 @@ impl Sqe {
 
 open_enum! {
     /// Opcode (OPC) of an admin command or, from 00h on, of the NVM command set; which one is decided by the queue. Named here are
-    /// the admin ones; see [`IoOpcode`]. [Base 2.0, 5, Figure 138]
+    /// the admin ones; see [`IoOpcode`]. [Base 2.0, 5, Figure 138; 22h, 25h to 45h: later]
     pub struct Opcode(u8) {
         DELETE_IO_SQ = 0x00 "Delete I/O Submission Queue",
         CREATE_IO_SQ = 0x01 "Create I/O Submission Queue",
@@ -84,7 +84,26 @@ open_enum! {
         DIRECTIVE_SEND = 0x19 "Directive Send",
         DIRECTIVE_RECEIVE = 0x1a "Directive Receive",
         VIRTUALIZATION_MANAGEMENT = 0x1c "Virtualization Management",
+        MI_SEND = 0x1d "NVMe-MI Send",
+        MI_RECEIVE = 0x1e "NVMe-MI Receive",
+        CAPACITY_MANAGEMENT = 0x20 "Capacity Management",
         DISCOVERY_INFORMATION_MANAGEMENT = 0x21 "Discovery Information Management",
+        FABRIC_ZONING_RECEIVE = 0x22 "Fabric Zoning Receive",
+        LOCKDOWN = 0x24 "Lockdown",
+        FABRIC_ZONING_LOOKUP = 0x25 "Fabric Zoning Lookup",
+        CLEAR_EXPORTED = 0x28 "Clear Exported NVM Resource Configuration",
+        FABRIC_ZONING_SEND = 0x29 "Fabric Zoning Send",
+        CREATE_EXPORTED_SUBSYSTEM = 0x2a "Create Exported NVM Subsystem",
+        MANAGE_EXPORTED_SUBSYSTEM = 0x2d "Manage Exported NVM Subsystem",
+        MANAGE_EXPORTED_NAMESPACE = 0x31 "Manage Exported Namespace",
+        MANAGE_EXPORTED_PORT = 0x35 "Manage Exported Port",
+        CROSS_CONTROLLER_RESET = 0x38 "Cross-Controller Reset",
+        SEND_DISCOVERY_LOG_PAGE = 0x39 "Send Discovery Log Page",
+        TRACK_SEND = 0x3d "Track Send",
+        TRACK_RECEIVE = 0x3e "Track Receive",
+        MIGRATION_SEND = 0x41 "Migration Send",
+        MIGRATION_RECEIVE = 0x42 "Migration Receive",
+        CONTROLLER_DATA_QUEUE = 0x45 "Controller Data Queue",
         DOORBELL_BUFFER_CONFIG = 0x7c "Doorbell Buffer Config",
         FABRICS = 0x7f "Fabrics Commands",
         FORMAT_NVM = 0x80 "Format NVM",
@@ -93,7 +112,7 @@ open_enum! {
         SANITIZE = 0x84 "Sanitize",
         GET_LBA_STATUS = 0x86 "Get LBA Status",
     }
-    /// Opcode of an I/O command of the NVM command set. [NVM Command Set 1.0, 3]
+    /// Opcode of an I/O command of the NVM and Zoned Namespace command sets. [NVM Command Set 1.0, 3; 12h, 18h, 1Dh: Base 2.1, 7]
     pub struct IoOpcode(u8) {
         FLUSH = 0x00 "Flush",
         WRITE = 0x01 "Write",
@@ -106,8 +125,14 @@ open_enum! {
         RESERVATION_REGISTER = 0x0d "Reservation Register",
         RESERVATION_REPORT = 0x0e "Reservation Report",
         RESERVATION_ACQUIRE = 0x11 "Reservation Acquire",
+        IO_MANAGEMENT_RECEIVE = 0x12 "I/O Management Receive",
         RESERVATION_RELEASE = 0x15 "Reservation Release",
+        CANCEL = 0x18 "Cancel",
         COPY = 0x19 "Copy",
+        IO_MANAGEMENT_SEND = 0x1d "I/O Management Send",
+        ZONE_MANAGEMENT_SEND = 0x79 "Zone Management Send",
+        ZONE_MANAGEMENT_RECEIVE = 0x7a "Zone Management Receive",
+        ZONE_APPEND = 0x7d "Zone Append",
         FABRICS = 0x7f "Fabrics Commands",
     }
     /// Fabrics Command Type (FCTYPE), byte 4; bits 1:0 give the direction of data. [Base 2.0, 6, Figure 375]

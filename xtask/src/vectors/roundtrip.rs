@@ -8,17 +8,15 @@ use std::fmt;
 use std::path::Path;
 
 use nvmf_capture::{Capture, Connection, Direction, EventKind, Session};
-use nvmf_wire::admin::{GetLogPage, Identify, SetFeatures};
+use nvmf_wire::admin::{Cns, Feature, GetLogPage, Identify, SetFeatures};
 use nvmf_wire::connect::ConnectData;
 use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, PropertyGetResponse, QueuesGranted};
-use nvmf_wire::identify::{
-    IdentifyControllerNvm, IdentifyNamespaceIndependent, IdentifyNamespaceNvm, read_descriptors, write_descriptors,
-};
+use nvmf_wire::identify::{page_layout, read_descriptors, write_descriptors};
 use nvmf_wire::layout::{Layout, Structure};
-use nvmf_wire::log::{DiscoveryEntry, DiscoveryHeader, ErrorEntry, FirmwareSlots, Smart};
+use nvmf_wire::log::page_layouts;
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType};
-use nvmf_wire::{Cid, Cqe, IdentifyController, IdentifyNamespace, Opcode, Sqe, Status};
+use nvmf_wire::{Cid, Cqe, Opcode, Sqe, Status};
 
 /// Most bytes of one command's data that are put together.
 const MAX_DATA: usize = 1 << 20;
@@ -200,7 +198,9 @@ impl Trip {
             (Some(FabricsType::PROPERTY_GET), Status::SUCCESS) => PropertyGetResponse::LAYOUT,
             (None, Status::SUCCESS) if session.is_admin() => match sqe.opc() {
                 Opcode::ASYNC_EVENT_REQUEST => AsyncEventResponse::LAYOUT,
-                Opcode::SET_FEATURES | Opcode::GET_FEATURES if SetFeatures::from_bytes(*sqe.as_bytes()).fid() == 7 => {
+                Opcode::SET_FEATURES | Opcode::GET_FEATURES
+                    if SetFeatures::from_bytes(*sqe.as_bytes()).fid() == Feature::NUMBER_OF_QUEUES =>
+                {
                     QueuesGranted::LAYOUT
                 }
                 _ => return,
@@ -235,41 +235,24 @@ impl Trip {
         }
     }
 
-    fn identify(&mut self, at: &str, cns: u8, data: &[u8]) {
-        let layout = match cns {
-            0x00 | 0x11 => IdentifyNamespace::LAYOUT,
-            0x01 => IdentifyController::LAYOUT,
-            0x03 => {
-                self.data += 1;
-                match read_descriptors(data) {
-                    Ok(list) if write_descriptors(&list).as_deref() != Some(data) => {
-                        self.mismatches.push(format!("{at}: the namespace descriptors came back otherwise"));
-                    }
-                    Ok(_) => {}
-                    Err(e) => self.malformed.push(format!("{at}: {e}")),
+    fn identify(&mut self, at: &str, cns: Cns, data: &[u8]) {
+        if cns == Cns::NAMESPACE_DESCRIPTORS {
+            self.data += 1;
+            match read_descriptors(data) {
+                Ok(list) if write_descriptors(&list).as_deref() != Some(data) => {
+                    self.mismatches.push(format!("{at}: the namespace descriptors came back otherwise"));
                 }
-                return;
+                Ok(_) => {}
+                Err(e) => self.malformed.push(format!("{at}: {e}")),
             }
-            0x05 => IdentifyNamespaceNvm::LAYOUT,
-            0x06 => IdentifyControllerNvm::LAYOUT,
-            0x08 => IdentifyNamespaceIndependent::LAYOUT,
-            _ => return,
-        };
-        self.data += 1;
-        self.fields(at, layout, data);
+        } else if let Some(layout) = page_layout(cns) {
+            self.data += 1;
+            self.fields(at, layout, data);
+        }
     }
 
     fn log_page(&mut self, at: &str, command: &GetLogPage, data: &[u8]) {
-        if command.lpo() != 0 {
-            return;
-        }
-        let (head, entry) = match command.lid() {
-            0x01 => (None, Some(ErrorEntry::LAYOUT)),
-            0x02 => (Some(Smart::LAYOUT), None),
-            0x03 => (Some(FirmwareSlots::LAYOUT), None),
-            0x70 => (Some(DiscoveryHeader::LAYOUT), Some(DiscoveryEntry::LAYOUT)),
-            _ => return,
-        };
+        let Some((head, entry)) = page_layouts(command.lid()).filter(|_| command.lpo() == 0) else { return };
         let mut rest = data;
         if let Some(l) = head.filter(|l| rest.len() >= l.bytes) {
             self.data += 1;

@@ -23,7 +23,7 @@ pub(crate) fn transfer_of(sqe: &Sqe) -> Transfer {
         }
         Opcode::GET_FEATURES => {
             let get = GetFeatures::from_bytes(*sqe.as_bytes());
-            match Feature(get.fid()) {
+            match get.fid() {
                 _ if get.sel() >= 3 => Transfer::None,
                 Feature::HOST_BEHAVIOR => Transfer::Out(HOST_BEHAVIOR_BYTES),
                 Feature::TIMESTAMP => Transfer::Out(TIMESTAMP_BYTES),
@@ -31,7 +31,7 @@ pub(crate) fn transfer_of(sqe: &Sqe) -> Transfer {
                 _ => Transfer::None,
             }
         }
-        Opcode::SET_FEATURES => match Feature(SetFeatures::from_bytes(*sqe.as_bytes()).fid()) {
+        Opcode::SET_FEATURES => match SetFeatures::from_bytes(*sqe.as_bytes()).fid() {
             Feature::HOST_BEHAVIOR => Transfer::In(HOST_BEHAVIOR_BYTES),
             Feature::TIMESTAMP => Transfer::In(TIMESTAMP_BYTES),
             _ => Transfer::None,

@@ -214,7 +214,7 @@ impl Hub {
     pub(super) fn get_features(&self, now: Instant, key: u32, sqe: &Sqe) -> Reply {
         let get = GetFeatures::from_bytes(*sqe.as_bytes());
         let Some(c) = self.controllers.get(&key) else { return Status::INTERNAL_ERROR.into() };
-        let feature = Feature(get.fid());
+        let feature = get.fid();
         let invalid = Status::INVALID_FIELD_IN_COMMAND.dnr();
         // [ADM-FEAT-01, ADM-FEAT-02]
         if !supported(c.kind, c.features.connect_kato, feature) || get.sel() > 3 {
@@ -251,7 +251,7 @@ impl Hub {
 
     pub(super) fn set_features(&mut self, now: Instant, key: u32, sqe: &Sqe, data: &Bytes) -> Reply {
         let set = SetFeatures::from_bytes(*sqe.as_bytes());
-        let feature = Feature(set.fid());
+        let feature = set.fid();
         let Some(c) = self.controllers.get(&key) else { return Status::INTERNAL_ERROR.into() };
         // [ADM-FEAT-01]
         if !supported(c.kind, c.features.connect_kato, feature) {

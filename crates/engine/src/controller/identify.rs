@@ -30,7 +30,7 @@ impl Hub {
         let id = Identify::from_bytes(*sqe.as_bytes());
         let Some(c) = self.controllers.get(&key) else { return Status::INTERNAL_ERROR.into() };
         let invalid: Status = Status::INVALID_FIELD_IN_COMMAND.dnr();
-        let (cns, nsid) = (Cns(id.cns()), sqe.nsid());
+        let (cns, nsid) = (id.cns(), sqe.nsid());
         // The controller pages do not use NSID. [SQE-14]
         if matches!(cns, Cns::CONTROLLER | Cns::CONTROLLER_CSI | Cns::COMMAND_SETS | Cns::CONTROLLERS) && nsid != Nsid::NONE {
             return invalid.into();

@@ -59,7 +59,7 @@ impl Hub {
     pub(super) fn get_log_page(&mut self, now: Instant, key: u32, sqe: &Sqe) -> Reply {
         let get = GetLogPage::from_bytes(*sqe.as_bytes());
         let Some(c) = self.controllers.get(&key) else { return Status::INTERNAL_ERROR.into() };
-        let (page, invalid) = (LogPage(get.lid()), Status::INVALID_FIELD_IN_COMMAND.dnr());
+        let (page, invalid) = (get.lid(), Status::INVALID_FIELD_IN_COMMAND.dnr());
         // [ADM-LOG-09]
         if !has(c, &self.settings, page) {
             return Status::INVALID_LOG_PAGE.dnr().into();

@@ -62,12 +62,12 @@ pub fn property_set(at: Property, value: u64) -> Sqe {
 
 /// Identify with 4096 bytes of data from the controller. [Base 2.0, 5.17]
 pub fn identify(cns: Cns, nsid: Nsid) -> Sqe {
-    let c = Identify::from_bytes(common(Opcode::IDENTIFY.0, nsid)).with(|s| s.cns(cns.0));
+    let c = Identify::from_bytes(common(Opcode::IDENTIFY.0, nsid)).with(|s| s.cns(cns));
     Sqe::from_bytes(*c.as_bytes())
 }
 
 /// Get Log Page of `len` bytes (a multiple of 4, not 0) from byte `offset` (a multiple of 4) on. [ADM-LOG-03]
-pub fn get_log_page(lid: u8, offset: u64, len: u32, retain: bool) -> Sqe {
+pub fn get_log_page(lid: LogPage, offset: u64, len: u32, retain: bool) -> Sqe {
     let c = GetLogPage::from_bytes(common(Opcode::GET_LOG_PAGE.0, Nsid::NONE))
         .with(|s| s.lid(lid).rae(retain).numd((len / 4).saturating_sub(1)).lpo(offset));
     Sqe::from_bytes(*c.as_bytes())
@@ -76,7 +76,7 @@ pub fn get_log_page(lid: u8, offset: u64, len: u32, retain: bool) -> Sqe {
 /// Get Log Page that clears an event: the page that it names, with RAE 0, and the bytes to ask for. `None` where it names none.
 /// [AER-08, ADM-LOG-10, ADM-LOG-27]
 pub fn clear_event(event: AsyncEventResponse) -> Option<(Sqe, Payload)> {
-    let lid = LogPage(event.log_page());
+    let lid = event.log_page();
     let len = match lid {
         // No event has it: 0 stands for none.
         LogPage::SUPPORTED => return None,
@@ -86,14 +86,14 @@ pub fn clear_event(event: AsyncEventResponse) -> Option<(Sqe, Payload)> {
         LogPage::ANA => 16,
         _ => 64,
     };
-    let sqe = get_log_page(lid.0, 0, len, false);
+    let sqe = get_log_page(lid, 0, len, false);
     let sqe = if lid == LogPage::SMART { sqe.with(|s| s.nsid(Nsid::BROADCAST)) } else { sqe };
     Some((sqe, Payload::In(len)))
 }
 
 /// Get Features with a value in dword 11; the current value is asked for.
 pub fn get_features(fid: Feature, value: u32) -> Sqe {
-    let c = GetFeatures::from_bytes(common(Opcode::GET_FEATURES.0, Nsid::NONE)).with(|s| s.fid(fid.0).value(value));
+    let c = GetFeatures::from_bytes(common(Opcode::GET_FEATURES.0, Nsid::NONE)).with(|s| s.fid(fid).value(value));
     Sqe::from_bytes(*c.as_bytes())
 }
 
@@ -105,7 +105,7 @@ pub fn abort(sqid: Qid, cid: Cid) -> Sqe {
 
 /// Set Features with a value in dword 11.
 pub fn set_features(fid: Feature, value: u32) -> Sqe {
-    let c = SetFeatures::from_bytes(common(Opcode::SET_FEATURES.0, Nsid::NONE)).with(|s| s.fid(fid.0).value(value));
+    let c = SetFeatures::from_bytes(common(Opcode::SET_FEATURES.0, Nsid::NONE)).with(|s| s.fid(fid).value(value));
     Sqe::from_bytes(*c.as_bytes())
 }
 

@@ -88,7 +88,7 @@ impl LogReader {
             Stage::Entries if self.offsets => (self.offset(), (self.end() - self.offset()).min(PART), true),
             Stage::Entries => (0, self.end(), true),
         };
-        (get_log_page(LogPage::DISCOVERY.0, offset, len as u32, retain), Payload::In(len as u32))
+        (get_log_page(LogPage::DISCOVERY, offset, len as u32, retain), Payload::In(len as u32))
     }
 
     /// Takes the answer to [`Self::request`]: the whole log at last, `None` while there is more to ask.

@@ -14,7 +14,7 @@ layout! {
         nsfeat_nsabp: bool @ 24 [1] "Namespace Features (NSFEAT): NAWUN, NAWUPF and NACWU are defined",
         nsfeat_dae: bool @ 24 [2] "Namespace Features (NSFEAT): deallocated or unwritten block error",
         nsfeat_uidreuse: bool @ 24 [3] "Namespace Features (NSFEAT): NGUID and EUI64 are never reused",
-        nsfeat_optperf: bool @ 24 [4] "Namespace Features (NSFEAT): NPWG, NPWA, NPDG, NPDA and NOWS are defined",
+        nsfeat_optperf: u8 @ 24 [5:4] "Namespace Features (NSFEAT): NPWG, NPWA, NPDG, NPDA and NOWS are defined; bit 1: later than 1.0",
         nlbaf: ZeroBased8 @ 25 "Number of LBA Formats (NLBAF), 0's based" = "nvme.cmd.identify.ns.nlbaf",
         flbas_low: u8 @ 26 [3:0] "Formatted LBA Size (FLBAS): format in use, bits 3:0",
         flbas_extended: bool @ 26 [4] "Formatted LBA Size (FLBAS): metadata at the end of the block",
@@ -29,6 +29,7 @@ layout! {
         dps_type: u8 @ 29 [2:0] "End-to-end Data Protection Settings (DPS): type, 0 off",
         dps_first: bool @ 29 [3] "End-to-end Data Protection Settings (DPS): first bytes of the metadata",
         nmic_shared: bool @ 30 [0] "Multi-path I/O and Namespace Sharing (NMIC): shared",
+        nmic_disns: bool @ 30 [1] "Multi-path I/O and Namespace Sharing (NMIC): dispersed; later than NVM Command Set 1.0",
         rescap: u8 @ 31 "Reservation Capabilities (RESCAP): 0 PTPL, 1 WE, 2 EA, 3 WE-RO, 4 EA-RO, 5 WE-AR, 6 EA-AR, 7 IEKEY as in 1.3",
         fpi_remaining: u8 @ 32 [6:0] "Format Progress Indicator (FPI): percent that remains",
         fpi_supported: bool @ 32 [7] "Format Progress Indicator (FPI): supported",
@@ -141,6 +142,8 @@ layout! {
         pic_sts: bool @ 8 [0] "Protection Information Capabilities (PIC): storage tag with 16b guard (16BPISTS)",
         pic_stm: bool @ 8 [1] "Protection Information Capabilities (PIC): whole storage tag mask with 16b guard (16BPISTM)",
         pic_stcrs: bool @ 8 [2] "Protection Information Capabilities (PIC): storage tag check read (STCRS); later than 1.0",
+        pic_qpifs: bool @ 8 [3] "Protection Information Capabilities (PIC): qualified protection information format (QPIFS); later than 1.0",
+        pifa_stmla: u8 @ 9 [3:0] "Protection Information Format Attribute (PIFA): storage tag masking level (STMLA); later than 1.0",
         elbaf0: u32 @ 12 "Extended LBA Format 0 (ELBAF0), see ExtendedLbaFormat",
         elbaf1: u32 @ 16 "Extended LBA Format 1 (ELBAF1), see ExtendedLbaFormat",
         elbaf2: u32 @ 20 "Extended LBA Format 2 (ELBAF2), see ExtendedLbaFormat",
@@ -205,12 +208,20 @@ layout! {
         elbaf61: u32 @ 256 "Extended LBA Format 61 (ELBAF61), see ExtendedLbaFormat",
         elbaf62: u32 @ 260 "Extended LBA Format 62 (ELBAF62), see ExtendedLbaFormat",
         elbaf63: u32 @ 264 "Extended LBA Format 63 (ELBAF63), see ExtendedLbaFormat",
+        npdgl: u32 @ 268 "Namespace Preferred Deallocate Granularity Large (NPDGL), blocks, 0's based; later than 1.0",
+        nprg: u32 @ 272 "Namespace Preferred Read Granularity (NPRG), blocks, 0's based; later than 1.0",
+        npra: u32 @ 276 "Namespace Preferred Read Alignment (NPRA), blocks, 0's based; later than 1.0",
+        nors: u32 @ 280 "Namespace Optimal Read Size (NORS), blocks, 0's based; later than 1.0",
+        npdal: u32 @ 284 "Namespace Preferred Deallocate Alignment Large (NPDAL), blocks, 0's based; later than 1.0",
+        lbapss: u32 @ 288 "LBA Format Placement Shard Size (LBAPSS), blocks, 0's based; later than 1.0",
+        tlbaag: u32 @ 292 "Tracked LBA Allocation Granularity (TLBAAG), blocks, 0's based; later than 1.0",
     }
 
     /// Extended LBA Format. [NVM Command Set 1.0, 4.1.5.3, Figure 101]
     pub struct ExtendedLbaFormat[4] {
         sts: u8 @ 0 [6:0] "Storage Tag Size (STS), bits",
-        pif: u8 @ 0 [8:7] "Protection Information Format (PIF): 0 16b guard, 1 32b guard, 2 64b guard",
+        pif: u8 @ 0 [8:7] "Protection Information Format (PIF): 0 16b guard, 1 32b guard, 2 64b guard, 3 as QPIF says",
+        qpif: u8 @ 0 [12:9] "Qualified Protection Information Format (QPIF); later than 1.0",
     }
 
     /// I/O command set specific Identify Controller data of the NVM command set (CNS 06h, CSI 00h), 4096 bytes.
@@ -222,13 +233,20 @@ layout! {
         dmrl: u8 @ 3 "Dataset Management Ranges Limit (DMRL), 0 no limit",
         dmrsl: u32 @ 4 "Dataset Management Range Size Limit (DMRSL), blocks, 0 no limit",
         dmsl: u64 @ 8 "Dataset Management Size Limit (DMSL), blocks, 0 no limit",
+        kpiocap: u8 @ 16 "Key Per I/O Capabilities (KPIOCAP); later than 1.0",
+        wzdsl: u8 @ 17 "Write Zeroes With Deallocate Size Limit (WZDSL): 2^n units of CAP.MPSMIN, 0 no limit; later than 1.0",
+        aocs: u16 @ 18 "Admin Optional Command Support (AOCS); later than 1.0",
+        ver: u32 @ 20 "Version (VER) of the NVM command set; later than 1.0",
+        lbamqf: u8 @ 24 "LBA Migration Queue Format (LBAMQF); later than 1.0",
     }
 
     /// I/O command set independent Identify Namespace data (CNS 08h), 4096 bytes. [Base 2.0, 5.17.2.8, Figure 280]
     pub struct IdentifyNamespaceIndependent[4096] {
         nsfeat_uidreuse: bool @ 0 [3] "Common Namespace Features (NSFEAT): NGUID and EUI64 are never reused",
         nsfeat_rmedia: bool @ 0 [4] "Common Namespace Features (NSFEAT): rotational media",
+        nsfeat_vwcnp: bool @ 0 [5] "Common Namespace Features (NSFEAT): no volatile write cache (VWCNP); later than 2.0",
         nmic_shared: bool @ 1 [0] "Multi-path I/O and Namespace Sharing (NMIC): shared",
+        nmic_disns: bool @ 1 [1] "Multi-path I/O and Namespace Sharing (NMIC): dispersed; later than 2.0",
         rescap: u8 @ 2 "Reservation Capabilities (RESCAP), as in Identify Namespace",
         fpi_remaining: u8 @ 3 [6:0] "Format Progress Indicator (FPI): percent that remains",
         fpi_supported: bool @ 3 [7] "Format Progress Indicator (FPI): supported",
@@ -237,6 +255,9 @@ layout! {
         nvmsetid: u16 @ 10 "NVM Set Identifier (NVMSETID)",
         endgid: u16 @ 12 "Endurance Group Identifier (ENDGID)",
         nstat_ready: bool @ 14 [0] "Namespace Status (NSTAT): ready (NRDY)",
+        kpios: u8 @ 15 [1:0] "Key Per I/O Status (KPIOS); later than 2.0",
+        maxkt: u16 @ 16 "Maximum Key Tag (MAXKT); later than 2.0",
+        rgrpid: u32 @ 20 "Reachability Group Identifier (RGRPID); later than 2.0",
     }
 }
 

@@ -17,6 +17,7 @@ layout! {
         ncc: bool @ 0 [2] "Namespace Capability Change (NCC)" = "nvme.cmd.get_logpage.cmd_and_eff.cseds.ncc",
         nic: bool @ 0 [3] "Namespace Inventory Change (NIC)" = "nvme.cmd.get_logpage.cmd_and_eff.cseds.nic",
         ccc: bool @ 0 [4] "Controller Capability Change (CCC)" = "nvme.cmd.get_logpage.cmd_and_eff.cseds.ccc",
+        cser: u8 @ 0 [15:14] "Command Submission and Execution Relaxations (CSER); later than 2.0",
         cse: u8 @ 0 [18:16] "Command Submission and Execution (CSE): 0 no restriction, 1 one a namespace, 2 one a controller" = "nvme.cmd.get_logpage.cmd_and_eff.cseds.cse",
         uss: bool @ 0 [19] "UUID Selection Supported" = "nvme.cmd.get_logpage.cmd_and_eff.cseds.uss",
         csp: u16 @ 0 [31:20] "Command Scope (CSP), a bit a scope: 0 namespace, 1 controller, 2 NVM set, 3 endurance group, 4 domain, 5 subsystem",
@@ -31,7 +32,7 @@ layout! {
         nic: bool @ 0 [3] "Namespace Inventory Change (NIC)",
         ccc: bool @ 0 [4] "Controller Capability Change (CCC)",
         uss: bool @ 0 [19] "UUID Selection Supported",
-        fsp: u16 @ 0 [31:20] "FID Scope (FSP), a bit a scope: 0 namespace, 1 controller, 2 NVM set, 3 endurance group, 4 domain, 5 subsystem",
+        fsp: u16 @ 0 [31:20] "FID Scope (FSP), a bit a scope: 0 namespace, 1 controller, 2 NVM set, 3 endurance group, 4 domain, 5 subsystem, 6 controller data queue",
     }
 }
 

@@ -64,6 +64,8 @@ layout! {
         tmt2_count: u32 @ 220 "Thermal Management Temperature 2 Transition Count" = "nvme.cmd.get_logpage.smart.tmt2c",
         tmt1_seconds: u32 @ 224 "Total Time for Thermal Management Temperature 1, seconds" = "nvme.cmd.get_logpage.smart.tmt1t",
         tmt2_seconds: u32 @ 228 "Total Time for Thermal Management Temperature 2, seconds" = "nvme.cmd.get_logpage.smart.tmt2t",
+        lifetime_energy: u64 @ 232 "Operational Lifetime Energy Consumed; later than 2.0",
+        interval_power: u32 @ 240 "Interval Power Measurement; later than 2.0",
     }
 
     /// Firmware slot information log, 512 bytes. [Base 2.0, 5.16.1.4, Figure 208]

@@ -130,7 +130,7 @@ fn logs(client: &mut Client) -> Step {
     .into_iter()
     .map(|(lid, required, bytes)| {
         let all = lid == LogPage::SMART;
-        let sqe = command::get_log_page(lid.0, 0, bytes, true);
+        let sqe = command::get_log_page(lid, 0, bytes, true);
         let sqe = if all { sqe.with(|s| s.nsid(Nsid::BROADCAST)) } else { sqe };
         (lid.0, required, sqe, bytes)
     })
