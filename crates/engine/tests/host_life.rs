@@ -324,7 +324,9 @@ fn events_that_are_not_masked_come_to_an_end() {
     // Reading the page with RAE 1 changes nothing, with RAE 0 the requests come back.
     r.odd = Box::new(|_| None);
     for (retain, requests) in [(true, 0), (false, 2)] {
-        r.host.submit(Qid::ADMIN, command::get_log_page(2, 0, 512, retain), Payload::In(512), r.now).unwrap();
+        r.host
+            .submit(Qid::ADMIN, command::get_log_page(nvmf_wire::admin::LogPage::SMART, 0, 512, retain), Payload::In(512), r.now)
+            .unwrap();
         assert_eq!(r.host.event_requests(), requests);
         r.run(MS);
     }
@@ -353,7 +355,7 @@ fn mdts_and_the_offset_of_descriptors_are_kept_to() {
         assert_eq!(got.is_ok(), right, "{got:?}");
     }
     assert_eq!(
-        r.host.submit(Qid::ADMIN, command::get_log_page(1, 0, 8196, true), Payload::In(8196), r.now),
+        r.host.submit(Qid::ADMIN, command::get_log_page(nvmf_wire::admin::LogPage::ERROR, 0, 8196, true), Payload::In(8196), r.now),
         Err(SubmitError::TooLarge)
     );
     // Without offsets no data goes in the capsule of an I/O command.

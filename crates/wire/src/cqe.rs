@@ -105,6 +105,7 @@ open_enum! {
         RESERVATION = 0 "reservation log page available",
         SANITIZE = 1 "sanitize operation completed",
         SANITIZE_UNEXPECTED = 2 "sanitize operation completed with unexpected deallocation",
+        SANITIZE_VERIFICATION = 3 "sanitize operation entered media verification",
     }
 }
 

@@ -1,7 +1,8 @@
 //! Holds the files of `vectors/` beside the tables and codecs of `nvmf-wire`.
 //!
 //! A structure's vector passes where every field reads as written down (a field left out must be zero), and where all fields,
-//! written into zeroes, together with the reserved bits written down, give the same bytes. Start with [`check`].
+//! written into zeroes, together with the reserved bits written down, give the same bytes. A field is covered by a vector in which it
+//! is not zero; `[[untold]]` of the manifest names those that need none, with the reason. Start with [`check`].
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,13 +22,22 @@ pub struct Report {
     pub failures: Vec<String>,
     /// Tables without a vector.
     pub missing: Vec<&'static str>,
+    /// Fields that are zero in every vector and not excused, as `Table.field`. A table's own fields alone: those of its base are the
+    /// base's.
+    pub untold: Vec<String>,
+    /// How many fields the manifest excuses.
+    pub excused: usize,
 }
+
+/// Fields seen with a value, as (table, field).
+type Told = BTreeSet<(&'static str, &'static str)>;
 
 /// Checks every vector under `dir`. Fails only where a file cannot be read or is no TOML; what is wrong in it is a failure in the report.
 pub fn check(dir: &Path) -> Result<Report, String> {
     let manifest = read(&dir.join("manifest.toml"))?;
     let mut report = Report::default();
     let mut listed = BTreeSet::from(["manifest.toml".to_owned()]);
+    let mut told = Told::new();
     for entry in manifest.get("file").and_then(Toml::as_array).map_or(&[][..], Vec::as_slice) {
         let (path, want) = (text(entry, "path")?, entry.get("vectors").and_then(Toml::as_integer));
         let file = read(&dir.join(path))?;
@@ -49,7 +59,7 @@ pub fn check(dir: &Path) -> Result<Report, String> {
             if !names.insert(name) {
                 fail(format!("{name}: two vectors of this name"));
             }
-            if let Err(why) = origin(v).and_then(|()| one(&file, v)) {
+            if let Err(why) = origin(v).and_then(|()| one(&file, v, &mut told)) {
                 fail(format!("{name}: {why}"));
             }
         }
@@ -61,9 +71,35 @@ pub fn check(dir: &Path) -> Result<Report, String> {
             report.failures.push(format!("{name}: not in the manifest"));
         }
     }
+    coverage(&manifest, &told, &mut report)?;
     report.missing =
         LAYOUTS.iter().map(|l| l.name).filter(|n| !report.files.iter().any(|(_, what, k)| what == n && *k > 0)).collect();
     Ok(report)
+}
+
+/// What no vector tells and no excuse covers; an excuse without a reason, for a field that is told or that no table has, is a failure.
+fn coverage(manifest: &Table, told: &Told, report: &mut Report) -> Result<(), String> {
+    let mut excused = Told::new();
+    for entry in manifest.get("untold").and_then(Toml::as_array).into_iter().flatten() {
+        let (table, reason) = (text(entry, "structure")?, text(entry, "reason")?);
+        let Some(layout) = named(table).filter(|_| !reason.trim().is_empty()) else {
+            report.failures.push(format!("untold: {table}: no such structure, or no reason"));
+            continue;
+        };
+        for name in text(entry, "fields")?.split_whitespace() {
+            match layout.fields.iter().find(|f| f.name == name) {
+                Some(f) if !told.contains(&(layout.name, f.name)) && excused.insert((layout.name, f.name)) => {}
+                Some(_) => report.failures.push(format!("untold: {table}.{name} has a vector, or is excused twice")),
+                None => report.failures.push(format!("untold: {table} has no field {name:?} of its own")),
+            }
+        }
+    }
+    report.excused = excused.len();
+    for l in LAYOUTS {
+        let untold = l.fields.iter().filter(|f| !told.contains(&(l.name, f.name)) && !excused.contains(&(l.name, f.name)));
+        report.untold.extend(untold.map(|f| format!("{}.{}", l.name, f.name)));
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<Table, String> {
@@ -100,14 +136,14 @@ fn origin(v: &Toml) -> Result<(), String> {
     if text(v, "source")?.is_empty() { Err("source is empty".to_owned()) } else { Ok(()) }
 }
 
-fn one(file: &Table, v: &Toml) -> Result<(), String> {
+fn one(file: &Table, v: &Toml, told: &mut Told) -> Result<(), String> {
     if let Some(name) = file.get("structure").and_then(Toml::as_str) {
         let layout = named(name).ok_or_else(|| format!("no structure {name:?}"))?;
         let declared = file.get("bytes").and_then(Toml::as_integer);
         if declared != i64::try_from(layout.bytes).ok() {
             return Err(format!("the file says {declared:?} bytes, {name} has {}", layout.bytes));
         }
-        return structure(layout, v);
+        return structure(layout, v, told);
     }
     match file.get("kind").and_then(Toml::as_str) {
         Some("crc32c") => same("digest", &show(&crc32c(&bytes(text(v, "input")?)?)), text(v, "hex")?),
@@ -121,7 +157,7 @@ fn same(what: &str, got: &str, want: &str) -> Result<(), String> {
     if got == want { Ok(()) } else { Err(format!("{what} is {got}, expected {want}")) }
 }
 
-fn structure(layout: &'static Layout, v: &Toml) -> Result<(), String> {
+fn structure(layout: &'static Layout, v: &Toml, told: &mut Told) -> Result<(), String> {
     let mut expected = bytes(text(v, "hex")?)?;
     if expected.len() > layout.bytes || (layout.bytes <= 128 && expected.len() != layout.bytes) {
         return Err(format!("{} bytes, {} has {}", expected.len(), layout.name, layout.bytes));
@@ -141,6 +177,9 @@ fn structure(layout: &'static Layout, v: &Toml) -> Result<(), String> {
             return Err(format!("{} reads {}, expected {want:?}", f.name, f.show(&expected)));
         }
         layout.write_field(&mut built, f.name, &want)?;
+        if want != f.get(&vec![0u8; layout.bytes]) {
+            told.insert((owner(layout, f), f.name));
+        }
     }
     let mask = layout.reserved_mask();
     for (at, byte) in v.get("reserved").and_then(Toml::as_table).into_iter().flatten() {
@@ -156,6 +195,12 @@ fn structure(layout: &'static Layout, v: &Toml) -> Result<(), String> {
         None => Ok(()),
         Some(at) => Err(format!("fields and reserved bits give {:#04x} at byte {at}, expected {:#04x}", built[at], expected[at])),
     }
+}
+
+/// The table that declares a field: the structure, or its base.
+fn owner(layout: &'static Layout, f: &Field) -> &'static str {
+    let own = layout.fields.iter().any(|o| o.name == f.name);
+    layout.base.filter(|_| !own).map_or(layout.name, |b| b.name)
 }
 
 /// A field's value as the files write it: numbers (those above 2^63 as text `0x…`), bytes in hexadecimal (zeroes behind), text

@@ -306,7 +306,7 @@ fn optional(state: &State, opcode: Opcode, causes: &mut Causes) {
 }
 
 fn identify(state: &State, c: &Identify, sqe: &Sqe, causes: &mut Causes) {
-    let (cns, nsid) = (Cns(c.cns()), sqe.nsid().0);
+    let (cns, nsid) = (c.cns(), sqe.nsid().0);
     causes.add((0x30..0xc0).contains(&cns.0) || cns.0 == 0xff, &[req::ADM_IDENTIFY_02, req::SQE_12], FIELD, || {
         format!("of CNS {:02x}h", cns.0)
     });
@@ -340,7 +340,7 @@ fn length(state: &State, sqe: &Sqe, due: u64, causes: &mut Causes) {
 
 fn log(state: &State, c: &GetLogPage, sqe: &Sqe, causes: &mut Causes) {
     let known = &state.known;
-    let page = LogPage(c.lid());
+    let page = c.lid();
     let size = match page {
         LogPage::SMART | LogPage::FIRMWARE_SLOT => Some(512),
         LogPage::SUPPORTED => Some(1024),
@@ -367,7 +367,7 @@ fn log(state: &State, c: &GetLogPage, sqe: &Sqe, causes: &mut Causes) {
 }
 
 fn get_feature(c: &GetFeatures, sqe: &Sqe, causes: &mut Causes) {
-    let fid = Feature(c.fid());
+    let fid = c.fid();
     causes.add(c.sel() >= 4, &[req::ADM_FEAT_02, req::SQE_12], FIELD, || format!("with SEL {}", c.sel()));
     no_feature(fid, causes);
     let (sensor, kind) = (c.value() >> 16 & 0xf, c.value() >> 20 & 3);
@@ -390,7 +390,7 @@ fn no_feature(fid: Feature, causes: &mut Causes) {
 }
 
 fn set_feature(state: &State, c: &SetFeatures, sqe: &Sqe, mark: Mark, causes: &mut Causes) {
-    let (fid, nsid) = (Feature(c.fid()), sqe.nsid().0);
+    let (fid, nsid) = (c.fid(), sqe.nsid().0);
     no_feature(fid, causes);
     let zero = fid == Feature::KEEP_ALIVE_TIMER && c.value() == 0;
     causes.add(zero, &[req::ADM_KA_07, req::KA_07], &[Status::KEEP_ALIVE_TIMEOUT_INVALID], || "of KATO 0".into());

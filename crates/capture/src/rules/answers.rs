@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nvmf_wire::admin::GetFeatures;
+use nvmf_wire::admin::{Feature, GetFeatures};
 use nvmf_wire::{Opcode, Sqe};
 
 /// Bytes of one answer that are kept; what lies behind is not judged.
@@ -29,7 +29,9 @@ impl Answers {
         self.parts.remove(&sqe.cid().0);
         let read = match sqe.opc() {
             Opcode::IDENTIFY | Opcode::GET_LOG_PAGE => true,
-            Opcode::GET_FEATURES => matches!(GetFeatures::from_bytes(*sqe.as_bytes()).fid(), 0x16 | 0x81),
+            Opcode::GET_FEATURES => {
+                matches!(GetFeatures::from_bytes(*sqe.as_bytes()).fid(), Feature::HOST_BEHAVIOR | Feature::HOST_IDENTIFIER)
+            }
             _ => false,
         };
         if admin && read && self.parts.len() < MOST {

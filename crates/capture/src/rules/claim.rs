@@ -156,10 +156,10 @@ fn plain(state: &State, command: &Command, status: Status, seen: &dyn Fn() -> St
         let get = GetFeatures::from_bytes(*sqe.as_bytes());
         let plain = get.sel() == 0 && get.value() == 0 && sqe.nsid().0 == 0;
         let io = state.known.serves_io() && plain;
-        let mandatory = matches!(get.fid(), 0x01 | 0x02 | 0x04 | 0x07 | 0x0b);
+        let mandatory = matches!(get.fid().0, 0x01 | 0x02 | 0x04 | 0x07 | 0x0b);
         out.check(!(io && mandatory), req::ADM_FEAT_19, seen(), "a feature that every I/O controller has");
-        out.check(!(io && get.fid() == 0x0a), req::ADM_FEAT_20, seen(), "a feature of the NVM command set");
-        let sets = plain && get.fid() == 0x19 && state.known.cap.is_some_and(|c| c.css_sets()) && state.known.serves_io();
+        out.check(!(io && get.fid().0 == 0x0a), req::ADM_FEAT_20, seen(), "a feature of the NVM command set");
+        let sets = plain && get.fid().0 == 0x19 && state.known.cap.is_some_and(|c| c.css_sets()) && state.known.serves_io();
         out.check(!sets, req::ADM_FEAT_40, seen(), "a feature that CAP.CSS bit 6 goes with");
     }
     if code == Status::COMMAND_SEQUENCE_ERROR && admin {

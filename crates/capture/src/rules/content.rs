@@ -18,11 +18,11 @@ pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Ou
             if data.len() < 4096 {
                 return;
             }
-            match Cns(c.cns()) {
+            match c.cns() {
                 Cns::CONTROLLER => identify::controller(state, data, who, out),
                 Cns::NAMESPACE => namespace::namespace(state, sqe.nsid().0, data, who, out),
                 Cns::ACTIVE_NAMESPACES | Cns::ACTIVE_NAMESPACES_CSI | Cns::ALLOCATED_NAMESPACES => {
-                    namespace::list(state, Cns(c.cns()), sqe.nsid().0, data, who, out);
+                    namespace::list(state, c.cns(), sqe.nsid().0, data, who, out);
                 }
                 Cns::NAMESPACE_DESCRIPTORS => namespace::descriptors(state, sqe.nsid().0, data, who, out),
                 Cns::NAMESPACE_INDEPENDENT => namespace::independent(state, sqe.nsid().0, data, who, out),
@@ -38,7 +38,7 @@ pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Ou
             if c.ot() {
                 return;
             }
-            match LogPage(c.lid()) {
+            match c.lid() {
                 LogPage::DISCOVERY if c.lsp() == 0 => discovery::log(state, c.lpo(), data, who, out),
                 // SMART of a namespace counts for that namespace.
                 LogPage::SMART if !matches!(sqe.nsid().0, 0 | 0xffff_ffff) => {}
@@ -51,7 +51,7 @@ pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Ou
         }
         Opcode::GET_FEATURES => {
             let c = GetFeatures::from_bytes(*sqe.as_bytes());
-            match (c.fid(), c.sel()) {
+            match (c.fid().0, c.sel()) {
                 (0x81, 0) => feature::host_id(state, sqe, data, who, out),
                 (0x16, 0) => feature::behavior(state, data, who, out),
                 _ => {}
@@ -72,7 +72,7 @@ pub(super) fn learn(state: &mut State, sqe: &Sqe, success: bool) {
     }
     let Some(data) = state.answers.get(sqe.cid().0) else { return };
     match sqe.opc() {
-        Opcode::IDENTIFY if data.len() >= 4096 => match Cns(Identify::from_bytes(*sqe.as_bytes()).cns()) {
+        Opcode::IDENTIFY if data.len() >= 4096 => match Identify::from_bytes(*sqe.as_bytes()).cns() {
             Cns::CONTROLLER => state.known.identify = IdentifyController::read(data).ok().map(Box::new),
             Cns::CONTROLLER_CSI if Identify::from_bytes(*sqe.as_bytes()).csi() == 0 => {
                 state.known.nvm = IdentifyControllerNvm::read(data).ok();
@@ -86,7 +86,7 @@ pub(super) fn learn(state: &mut State, sqe: &Sqe, success: bool) {
         },
         Opcode::GET_LOG_PAGE => {
             let c = GetLogPage::from_bytes(*sqe.as_bytes());
-            match (LogPage(c.lid()), c.lpo()) {
+            match (c.lid(), c.lpo()) {
                 (LogPage::DISCOVERY, 0) if data.len() >= 16 => {
                     state.known.records = Some(<DiscoveryHeader as Structure>::with_bytes(data).numrec());
                 }

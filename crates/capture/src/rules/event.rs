@@ -23,7 +23,7 @@ pub(super) fn answered(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut
 fn event(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
     let e = AsyncEventResponse::from_bytes(*cqe.as_bytes());
     let dw0 = cqe.dw0();
-    let (kind, info, page) = (e.event_type(), e.event_info(), e.log_page());
+    let (kind, info, page) = (e.event_type().0, e.event_info(), e.log_page().0);
     let who = format!("{who}: event {dw0:#010x}");
     let reserved = dw0 & 0xff00_00f8;
     out.check(reserved == 0, req::ADM_AER_04, format!("{who}: reserved bits {reserved:#x}"), "0");
@@ -79,7 +79,7 @@ fn event(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
 pub(super) fn asked(state: &mut State, sqe: &Sqe) {
     if sqe.fctype().is_none() && sqe.opc() == Opcode::GET_LOG_PAGE && state.session.is_admin() {
         let c = GetLogPage::from_bytes(*sqe.as_bytes());
-        state.masked.retain(|_, page| c.rae() || *page != c.lid());
+        state.masked.retain(|_, page| c.rae() || *page != c.lid().0);
     }
 }
 
@@ -90,8 +90,8 @@ pub(super) fn noted(state: &mut State, sqe: &Sqe, cqe: &Cqe) {
     }
     if sqe.opc() == Opcode::ASYNC_EVENT_REQUEST && cqe.status().is_success() {
         let e = AsyncEventResponse::from_bytes(*cqe.as_bytes());
-        if e.log_page() != 0 {
-            state.masked.insert((e.event_type(), e.event_info()), e.log_page());
+        if e.log_page().0 != 0 {
+            state.masked.insert((e.event_type().0, e.event_info()), e.log_page().0);
         }
     }
 }

@@ -19,11 +19,11 @@ pub(super) fn answered(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut
     match sqe.opc() {
         Opcode::SET_FEATURES => {
             let set = SetFeatures::from_bytes(*sqe.as_bytes());
-            let silent = set.fid() != Feature::NUMBER_OF_QUEUES.0 && set.fid() < 0xc0;
+            let silent = set.fid() != Feature::NUMBER_OF_QUEUES && set.fid().0 < 0xc0;
             out.check(
                 !silent || cqe.dw0() == 0,
                 req::CQE_04,
-                format!("{who}: DW0 {:#x} of FID {:02x}h", cqe.dw0(), set.fid()),
+                format!("{who}: DW0 {:#x} of FID {:02x}h", cqe.dw0(), set.fid().0),
                 "0",
             );
         }
@@ -34,7 +34,7 @@ pub(super) fn answered(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut
 
 fn got(state: &State, get: &GetFeatures, nsid: u32, dw0: u32, who: &str, out: &mut Out) {
     let known = &state.known;
-    let (fid, sel) = (Feature(get.fid()), get.sel());
+    let (fid, sel) = (get.fid(), get.sel());
     let who = format!("{who}, FID {:02x}h, SEL {sel}", fid.0);
     if sel == 3 {
         out.check(dw0 & !7 == 0, req::ADM_FEAT_05, format!("{who}: DW0 {dw0:#x}"), "no bits but 2:0");

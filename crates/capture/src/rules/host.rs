@@ -62,9 +62,9 @@ pub(super) fn traffic(state: &mut State, sqe: &Sqe) {
         Opcode::GET_LOG_PAGE => {
             let c = GetLogPage::from_bytes(*sqe.as_bytes());
             match state.parts {
-                _ if c.ot() || c.lsp() != 0 || !matches!(LogPage(c.lid()), LogPage::DISCOVERY | LogPage::ANA) => {}
-                _ if c.lpo() > 0 => state.parts = Some((c.lid(), c.lpo())),
-                Some((lid, _)) if lid == c.lid() => state.parts = None,
+                _ if c.ot() || c.lsp() != 0 || !matches!(c.lid(), LogPage::DISCOVERY | LogPage::ANA) => {}
+                _ if c.lpo() > 0 => state.parts = Some((c.lid().0, c.lpo())),
+                Some((lid, _)) if lid == c.lid().0 => state.parts = None,
                 _ => {}
             }
         }
@@ -151,7 +151,7 @@ fn admin(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
 }
 
 fn identify(c: &Identify, nsid: u32, who: &str, out: &mut Out) {
-    let cns = Cns(c.cns());
+    let cns = c.cns();
     let controllers =
         [Cns::ATTACHED_CONTROLLERS, Cns::CONTROLLERS, Cns::PRIMARY_CONTROLLER, Cns::SECONDARY_CONTROLLERS, Cns::COMMAND_SETS];
     let by_set = [
@@ -179,29 +179,29 @@ fn identify(c: &Identify, nsid: u32, who: &str, out: &mut Out) {
 }
 
 fn log(state: &State, c: &GetLogPage, nsid: u32, who: &str, out: &mut Out) {
-    let who = format!("{who} of LID {:02x}h", c.lid());
-    let back = state.parts.is_some_and(|(lid, at)| lid == c.lid() && c.lpo() > 0 && c.lpo() < at);
-    if back && LogPage(c.lid()) == LogPage::DISCOVERY {
+    let who = format!("{who} of LID {:02x}h", c.lid().0);
+    let back = state.parts.is_some_and(|(lid, at)| lid == c.lid().0 && c.lpo() > 0 && c.lpo() < at);
+    if back && c.lid() == LogPage::DISCOVERY {
         for which in [req::DISC_LOG_02, req::ADM_LOG_42] {
             out.add(which, format!("{who} at offset {:#x} behind a higher one", c.lpo()), "rising offsets");
         }
     }
-    if LogPage(c.lid()) == LogPage::DISCOVERY && state.known.discovery() == Some(true) {
+    if c.lid() == LogPage::DISCOVERY && state.known.discovery() == Some(true) {
         let order = state.known.cap.is_some() && state.known.identify.is_some();
         out.check(order, req::DISC_CTRL_20, format!("{who} before CAP and Identify Controller were read"), "both first");
     }
     out.check(c.ot() || c.lpo().is_multiple_of(4), req::ADM_LOG_03, format!("{who} at offset {}", c.lpo()), "a multiple of 4");
     // Pages that no event leads to.
-    let quiet = matches!(LogPage(c.lid()), LogPage::SUPPORTED | LogPage::COMMAND_EFFECTS | LogPage::FEATURE_EFFECTS);
+    let quiet = matches!(c.lid(), LogPage::SUPPORTED | LogPage::COMMAND_EFFECTS | LogPage::FEATURE_EFFECTS);
     out.check(!quiet || !c.rae(), req::ADM_LOG_11, format!("{who} with RAE"), "0: no event leads to it");
     let per_namespace = state.known.identify.as_ref().is_some_and(|i| i.lpa_smarts());
-    if LogPage(c.lid()) == LogPage::SMART && !per_namespace {
+    if c.lid() == LogPage::SMART && !per_namespace {
         out.check(nsid == 0xffff_ffff || nsid == 0, req::ADM_LOG_27, format!("{who} with NSID {nsid}"), "FFFFFFFFh");
     }
 }
 
 fn feature(state: &State, c: &SetFeatures, nsid: u32, who: &str, out: &mut Out) {
-    match Feature(c.fid()) {
+    match c.fid() {
         Feature::NUMBER_OF_QUEUES => {
             let late = state.known.queues.values().any(|stands| *stands);
             out.check(!late, req::ADM_FEAT_24, format!("{who} of 07h while I/O queues stand"), "before the first of them");

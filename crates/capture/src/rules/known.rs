@@ -209,8 +209,8 @@ impl Known {
             }
             (None, Opcode::SET_FEATURES) => {
                 let set = SetFeatures::from_bytes(*sqe.as_bytes());
-                self.features.remove(&(set.fid(), 0));
-                self.behavior |= set.fid() == Feature::HOST_BEHAVIOR.0;
+                self.features.remove(&(set.fid().0, 0));
+                self.behavior |= set.fid() == Feature::HOST_BEHAVIOR;
                 self.setting.insert(sqe.cid().0, set);
             }
             (None, Opcode::FORMAT_NVM | Opcode::NAMESPACE_MANAGEMENT | Opcode::NAMESPACE_ATTACHMENT | Opcode::SANITIZE) => {
@@ -233,21 +233,21 @@ impl Known {
             (None, Opcode::SET_FEATURES) => {
                 if let Some(set) = self.setting.remove(&sqe.cid().0).filter(|_| success) {
                     let all = self.setting.is_empty() && self.features.len() < MOST && sqe.nsid().0 == 0;
-                    let value = if set.fid() == Feature::NUMBER_OF_QUEUES.0 { cqe.dw0() } else { set.value() };
+                    let value = if set.fid() == Feature::NUMBER_OF_QUEUES { cqe.dw0() } else { set.value() };
                     if all {
-                        self.features.insert((set.fid(), 0), value);
+                        self.features.insert((set.fid().0, 0), value);
                     }
-                    self.set.insert(set.fid());
+                    self.set.insert(set.fid().0);
                     if set.sv() {
-                        self.saved.insert(set.fid());
+                        self.saved.insert(set.fid().0);
                     }
                 }
             }
             (None, Opcode::GET_FEATURES) if success => {
                 let get = GetFeatures::from_bytes(*sqe.as_bytes());
-                let current = get.sel() == 0 && (get.fid() == Feature::ERROR_RECOVERY.0 || !self.setting.is_empty());
+                let current = get.sel() == 0 && (get.fid() == Feature::ERROR_RECOVERY || !self.setting.is_empty());
                 if sqe.nsid().0 == 0 && get.value() == 0 && !current && self.features.len() < MOST {
-                    self.features.insert((get.fid(), get.sel()), cqe.dw0());
+                    self.features.insert((get.fid().0, get.sel()), cqe.dw0());
                 }
             }
             _ => {}

@@ -7,7 +7,8 @@ use core::ops::Bound;
 
 use nvmf_seam::{Instant, Transmit};
 use nvmf_spec::{Answer, Violation};
-use nvmf_wire::cqe::AsyncEventResponse;
+use nvmf_wire::admin::LogPage;
+use nvmf_wire::cqe::{AsyncEventResponse, EventType};
 use nvmf_wire::identify::{ControllerType, IdentifyController};
 use nvmf_wire::property::{Cap, Crto, Vs};
 use nvmf_wire::{Cid, Cntlid, Qid, Status};
@@ -142,7 +143,7 @@ pub struct Association {
     pub(super) give_up: Instant,
     pub(super) keep_alive: KeepAlive,
     /// Events (type, information) whose log page was not read yet, with that page. [ADM-AER-06]
-    pub(super) unread: BTreeMap<(u8, u8), u8>,
+    pub(super) unread: BTreeMap<(EventType, u8), LogPage>,
     /// I/O queues to be deleted once they are idle, and whether Disconnect was sent.
     pub(super) leaving: BTreeMap<Qid, bool>,
     /// A command's time is over; CSTS.CFS is being looked at. [FAB-INIT-26]

@@ -5,8 +5,8 @@ use core::time::Duration;
 use nvmf_seam::Instant;
 use nvmf_spec::{Side, Violation, req};
 use nvmf_wire::Qid;
-use nvmf_wire::admin::GetLogPage;
-use nvmf_wire::cqe::AsyncEventResponse;
+use nvmf_wire::admin::{GetLogPage, LogPage};
+use nvmf_wire::cqe::{AsyncEventResponse, EventType};
 use nvmf_wire::{Opcode, Sqe};
 
 use super::association::{Association, Event, Own};
@@ -75,11 +75,11 @@ impl Association {
     pub(super) fn event_came(&mut self, event: AsyncEventResponse) {
         let kind = (event.event_type(), event.event_info());
         // Immediate events and those without a page are not masked. [ADM-AER-06]
-        let masked = event.event_type() != 3 && event.log_page() != 0;
+        let masked = event.event_type() != EventType::IMMEDIATE && event.log_page() != LogPage::SUPPORTED;
         let again = masked && self.unread.insert(kind, event.log_page()).is_some();
         self.events.push_back(Event::AsyncEvent(event));
         if again {
-            let seen = format!("{event} again, though log page {:02X}h was not read", event.log_page());
+            let seen = format!("{event} again, though log page {:02X}h was not read", event.log_page().0);
             self.events.push_back(Event::Violation(Qid::ADMIN, Violation::new(req::ADM_AER_06, Side::Controller, seen)));
         } else {
             self.request_event();

@@ -57,7 +57,7 @@ fn stay(client: &mut Client, args: &DiscoverArgs, at: SocketAddr, time: Duration
         while let Some(notice) = client.notice() {
             eprintln!("{}", show::notice(&notice));
             if let Notice::Event(event) = notice
-                && LogPage(event.log_page()) == LogPage::DISCOVERY
+                && event.log_page() == LogPage::DISCOVERY
             {
                 let log = client.discovery_log()?;
                 output::print(&if args.json { show::log_json(&log, at, Vec::new()) } else { format!("\n{}", show::log(&log, at)) });

@@ -8,6 +8,7 @@ use nvmf_net::{ClientError, Notice};
 use nvmf_seam::Network;
 use nvmf_wire::admin::{Feature, LogPage};
 use nvmf_wire::cqe::AsyncEventResponse;
+use nvmf_wire::cqe::EventType;
 use nvmf_wire::log::health::Smart;
 use nvmf_wire::{Nsid, Qid, Status};
 
@@ -31,7 +32,7 @@ fn event(_: &Ground, client: &mut Client) -> Step {
     if client.association().event_requests() == 0 {
         return left("the controller takes no Asynchronous Event Request");
     }
-    let smart = command::get_log_page(LogPage::SMART.0, 0, 512, true).with(|s| s.nsid(Nsid::BROADCAST));
+    let smart = command::get_log_page(LogPage::SMART, 0, 512, true).with(|s| s.nsid(Nsid::BROADCAST));
     let health = ask(client, smart, 512)?;
     let kelvin = Smart::read(&health.data.to_bytes()).map_or(0, |h| h.temperature());
     if !health.status().is_success() || kelvin < 2 {
@@ -60,7 +61,7 @@ fn event(_: &Ground, client: &mut Client) -> Step {
     match came {
         None => left("a threshold under the temperature brought no event, and no other can be provoked from here"),
         // AER-01: SMART / Health status, temperature threshold, and the log page that says more.
-        Some(e) if (e.event_type(), e.event_info(), LogPage(e.log_page())) == (1, 1, LogPage::SMART) => {
+        Some(e) if (e.event_type(), e.event_info(), e.log_page()) == (EventType::HEALTH, 1, LogPage::SMART) => {
             done(format!("{e}; its log page read, threshold set back"))
         }
         Some(e) => Err(Wrong::Step(format!("a threshold under the temperature brought another event: {e}"))),
