@@ -386,7 +386,18 @@ fn terminate_requests(seen: &mut Seen) {
         }
         let much = [q.clone(), vec![0; 105]].concat();
         seen.case(connected(1, PLAIN), &[&id(3), &id(9), &unfit], |t| t.raw(dir, &term(dir, 1, 8, &much, &[])));
-        seen.case(connected(1, PLAIN), &[&id(7), &id(11), &unfit], |t| t.raw(dir, &term(dir, 1, 8, &[0xee; 8], &[])));
+        // It may be the begin of what the other side has not sent whole.
+        let other = if dir == H2C { C2H } else { H2C };
+        seen.case(connected(1, PLAIN), &[&unfit, &id(7), &id(11)], |t| {
+            t.raw(dir, &term(dir, 1, 8, &[0xee; 8], &[]));
+            t.rec.close(other, t.now_ns, false);
+        });
+        seen.case(connected(1, PLAIN), &[&unfit], |t| {
+            t.raw(other, &[0xee; 7]);
+            t.raw(dir, &term(dir, 1, 8, &[0xee; 8], &[]));
+            t.raw(other, &[0xee]);
+            t.rec.close(other, t.now_ns, false);
+        });
         seen.case(connected(1, PLAIN), &[&unfit, &id(8), &unfit], |t| {
             t.raw(dir, &term(dir, 1, 8, &q, &[]));
             t.raw(dir, &term(dir, 1, 8, &q, &[]));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nvmf_capture::{Capture, Exchange};
 use nvmf_conformance::probe;
+use nvmf_conformance::suite::Suite;
 use nvmf_scenario::ast::{Scenario, Script};
 use nvmf_scenario::golden;
 use nvmf_scenario::player::{Peer, Player};
@@ -79,4 +80,30 @@ fn a_wire_block_without_one_of_its_lines_does_not_match() {
             assert!(golden::matches(&short, &real, Some(&from)).is_err(), "{} without line {gone}, capture", s.id);
         }
     }
+}
+
+/// The table of faults that shipped names checks that exist; a name without slashes is of the topic named before it.
+#[test]
+fn the_findings_name_checks_that_exist() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/findings.md");
+    let text = std::fs::read_to_string(path).expect("the page");
+    let (_, table) = text.split_once("## 8. Faults that shipped").expect("the section");
+    let suite = Suite::embedded().expect("the embedded suite");
+    let mut named = 0;
+    for row in table.lines().filter(|line| line.starts_with("| ")) {
+        let checks = row.rsplit('|').nth(1).unwrap_or_default();
+        let mut topic = String::new();
+        for name in checks.split('`').skip(1).step_by(2) {
+            let id = match name.rsplit_once('/') {
+                Some((above, _)) => {
+                    topic = above.to_owned();
+                    name.to_owned()
+                }
+                None => format!("{topic}/{name}"),
+            };
+            assert!(suite.check(&id).is_some(), "there is no check {id}: {row}");
+            named += 1;
+        }
+    }
+    assert!(named > 100, "{named}");
 }

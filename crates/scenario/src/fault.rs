@@ -22,8 +22,9 @@ pub struct FaultTap {
     commands: Commands,
     /// PDUs held back, by direction.
     held: [VecDeque<Bytes>; 2],
-    /// Pieces in which the PDU came.
+    /// Pieces in which the PDU came, and how many bytes of it the first had.
     pieces: usize,
+    first: usize,
 }
 
 /// Most PDUs held back in one direction; more go out at once.
@@ -38,6 +39,7 @@ impl FaultTap {
             commands: Commands::new(),
             held: [VecDeque::new(), VecDeque::new()],
             pieces: 1,
+            first: usize::MAX,
         }
     }
 
@@ -49,6 +51,7 @@ impl FaultTap {
         let command = self.commands.of(pdu);
         let holds = |c: &Cond| match c.name.as_str() {
             "pieces" => is(self.pieces as u64, c),
+            "first" => is(self.first as u64, c),
             _ => holds(pdu, c, &command),
         };
         command.is(rule.command.as_deref()) && rule.conds.iter().all(holds)
@@ -184,8 +187,8 @@ impl Tap for FaultTap {
         out
     }
 
-    fn came_in(&mut self, pieces: usize) {
-        self.pieces = pieces;
+    fn came_in(&mut self, pieces: usize, first: usize) {
+        (self.pieces, self.first) = (pieces, first);
     }
 
     fn hides_end(&mut self, by: Side) -> bool {

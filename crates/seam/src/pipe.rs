@@ -41,8 +41,9 @@ struct Way {
     framer: Framer,
     /// PDUs that were whole.
     pdus: u64,
-    /// Pieces that the bytes in the framer came in.
+    /// Pieces that the bytes in the framer came in, and how many came first.
     pieces: usize,
+    first: usize,
     /// The stream cannot be cut into PDUs any more.
     lost: bool,
 }
@@ -67,7 +68,7 @@ pub struct TapPipe {
 impl TapPipe {
     /// A pipe around `tap`.
     pub fn new(tap: Box<dyn Tap>) -> Self {
-        let way = || Way { framer: Framer::new(LONGEST), pdus: 0, pieces: 0, lost: false };
+        let way = || Way { framer: Framer::new(LONGEST), pdus: 0, pieces: 0, first: 0, lost: false };
         Self {
             tap,
             host: way(),
@@ -93,6 +94,9 @@ impl TapPipe {
         }
         way.framer.push(bytes);
         way.pieces += 1;
+        if way.pieces == 1 {
+            way.first = bytes.len();
+        }
         if from == Side::Host {
             (self.waiting, self.told) = (Some(now), false);
         }
@@ -103,9 +107,9 @@ impl TapPipe {
             }
             let Some(pdu) = way.framer.next_pdu() else { break };
             way.pdus += 1;
-            self.tap.came_in(way.pieces);
+            self.tap.came_in(way.pieces, way.first.min(pdu.len()));
             // what is left came with the end of this one
-            way.pieces = usize::from(!way.framer.is_empty());
+            (way.pieces, way.first) = (usize::from(!way.framer.is_empty()), way.framer.len());
             let outputs = self.tap.pdu(from, pdu);
             for output in outputs {
                 if !self.take(now, from, output) {
@@ -236,8 +240,8 @@ mod tests {
             vec![TapOutput::Pass(vec![self.pieces as u8].into())]
         }
 
-        fn came_in(&mut self, pieces: usize) {
-            self.pieces = pieces;
+        fn came_in(&mut self, pieces: usize, first: usize) {
+            self.pieces = 16 * first + pieces;
         }
 
         fn is_impatient(&self) -> bool {
@@ -260,7 +264,7 @@ mod tests {
         let pdu = [4, 0, 8, 0, 9, 0, 0, 0, 7];
         p.push(at(1000), Side::Host, &pdu);
         p.push(at(1050), Side::Host, &pdu[..3]);
-        assert_eq!(p.poll(at(1100)), Some(Piped::To(Side::Controller, Bytes::from_static(&[1]))));
+        assert_eq!(p.poll(at(1100)), Some(Piped::To(Side::Controller, Bytes::from_static(&[16 * 9 + 1]))));
         assert_eq!((p.poll(at(1149)), p.poll(at(1150)), p.poll_timeout()), (None, host(&[1, 3]), None));
     }
 
@@ -275,7 +279,7 @@ mod tests {
                 seen.push(b[0]);
             }
         }
-        assert_eq!(seen, [3, 2, 1, 1]);
+        assert_eq!(seen, [16 * 2 + 3, 16 * 3 + 2, 16 * 9 + 1, 16 * 9 + 1]);
     }
 
     #[test]

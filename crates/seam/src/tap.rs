@@ -32,9 +32,9 @@ pub trait Tap: Send {
     /// digest is what it is for.
     fn pdu(&mut self, from: Side, pdu: Bytes) -> Vec<TapOutput>;
 
-    /// Told before [`Tap::pdu`]: in how many pieces that PDU came.
-    fn came_in(&mut self, pieces: usize) {
-        let _ = pieces;
+    /// Told before [`Tap::pdu`]: in how many pieces that PDU came, and how many bytes of it the first had.
+    fn came_in(&mut self, pieces: usize, first: usize) {
+        let _ = (pieces, first);
     }
 
     /// True where the other side is not to notice that `by` ended the connection.

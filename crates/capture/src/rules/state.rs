@@ -104,6 +104,8 @@ pub(super) struct State {
     pub connected: bool,
     /// Whom the Connect under way names, where its data was seen.
     pub asking: Option<Who>,
+    /// What a terminate request quotes that host and controller have not sent whole: it may be the begin of what they are sending.
+    pub quoted: [Option<[u8; 8]>; 2],
     /// Controller ID that Connect named, where the data was seen.
     pub asked_cntlid: Option<Cntlid>,
     /// CIDs that were completed, and whether by SUCCESS.
@@ -140,6 +142,9 @@ impl State {
                 self.taint(side);
                 self.ambiguous[index(side)] = true;
                 self.remember(side, bytes);
+                if self.quoted[index(side)].is_some_and(|q| bytes.starts_with(&q)) {
+                    self.quoted[index(side)] = None;
+                }
                 self.faults[index(side)].blur();
             }
             EventKind::Closed { reset } => self.close(side, *reset, out),
@@ -157,6 +162,13 @@ impl State {
             host::left(self, side, reset, out);
         }
         self.closed[index(side)] = true;
+        for quoted in [Side::Host, Side::Controller] {
+            if (reset || quoted == side)
+                && let Some(bytes) = self.quoted[index(quoted)].take()
+            {
+                misquoted(quoted.other(), &bytes, out);
+            }
+        }
         if let (true, Some(qid)) = (self.connected, self.session.qid()) {
             match qid {
                 Qid::ADMIN => self.known.open = false,
@@ -196,17 +208,16 @@ impl State {
     }
 
     /// The data of a terminate request is the header that was being processed. [NVMe/TCP 1.0, 3.5.1]
-    pub fn quote(&self, sender: Side, pdu: &Pdu, out: &mut Out) {
+    pub fn quote(&mut self, sender: Side, pdu: &Pdu, out: &mut Out) {
         let quoted = pdu.data.get(..8).unwrap_or(&pdu.data);
         let peer = index(sender.other());
         let known =
             self.ambiguous[peer] || pdu.header.len() != TermReq::LEN || self.heads[peer].iter().any(|h| h.starts_with(quoted));
-        let which = if sender == Side::Host { [req::TCP_TERM_18, req::TCP_TERM_40] } else { [req::TCP_TERM_06, req::TCP_TERM_56] };
-        let seen = || quoted.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        if !known {
-            for which in which {
-                out.add(which, format!("{} with data {}", pdu.ptype(), seen()), "the header of the PDU that was wrong");
-            }
+        match quoted.first_chunk() {
+            _ if known => {}
+            // a PDU of which more was due may be wrong in what is there: its end tells
+            Some(quoted) if !self.closed[peer] => self.quoted[peer] = Some(*quoted),
+            _ => misquoted(sender, quoted, out),
         }
     }
 
@@ -473,4 +484,16 @@ pub(super) fn fatal(requirement: &Requirement) -> bool {
     [req::TCP_DGST_05, req::TCP_DGST_06, req::TCP_DGST_08, req::TCP_CH_05, req::TCP_CONN_02, req::TCP_ICREQ_01]
         .contains(&requirement)
         || head::HLEN.contains(&requirement)
+}
+
+/// A terminate request of `sender` quotes what its peer has not sent.
+fn misquoted(sender: Side, quoted: &[u8], out: &mut Out) {
+    let (both, what) = match sender {
+        Side::Host => ([req::TCP_TERM_18, req::TCP_TERM_40], PduType::H2C_TERM_REQ),
+        Side::Controller => ([req::TCP_TERM_06, req::TCP_TERM_56], PduType::C2H_TERM_REQ),
+    };
+    let data: String = quoted.iter().map(|b| format!("{b:02x}")).collect();
+    for which in both {
+        out.blame(sender, which, format!("{what} with data {data}"), "the header of the PDU that was wrong");
+    }
 }

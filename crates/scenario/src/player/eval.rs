@@ -140,8 +140,7 @@ impl Scope<'_> {
 
     /// Functions that look at bytes or at the world.
     fn look(&self, f: &str, args: &[Expr]) -> Evaluated {
-        const KNOWN: &str =
-            "min, max, len, zeros, fill, nqn, pattern, take, cat, times, int, view, reserved, isascii, isnqn, decimal, le, now";
+        const KNOWN: &str = "min, max, len, zeros, fill, nqn, pattern, take, cat, times, int, view, reserved, isascii, isnqn, ipversion, decimal, le, now";
         let arg = |i: usize| args.get(i).ok_or_else(|| EvalError::Script(format!("{f}() lacks argument {}", i + 1)));
         let bytes = |i: usize| Ok::<_, EvalError>(self.eval(arg(i)?)?.bytes()?);
         Ok(match f {
@@ -160,6 +159,7 @@ impl Scope<'_> {
             }
             "isascii" => Val::Int(u64::from(is_padded_ascii(&bytes(0)?))),
             "isnqn" => Val::Int(u64::from(is_nqn_field(&bytes(0)?))),
+            "ipversion" => Val::Int(ip_version(&bytes(0)?)),
             "decimal" => Val::Int(decimal(&bytes(0)?)),
             "le" => Val::Int(little_endian(&bytes(0)?).ok_or_else(|| "le() takes at most 8 bytes".to_owned())?),
             "now" => self.0.get("now").cloned().ok_or_else(|| "now() outside of statements".to_owned())?,
@@ -237,6 +237,16 @@ fn is_nqn_field(b: &[u8]) -> bool {
         && name.starts_with(b"nqn.")
         && std::str::from_utf8(name).is_ok()
         && b[end..].iter().all(|c| *c == 0)
+}
+
+/// 4 or 6 where padded text is such an address and nothing else, 0 for anything else.
+fn ip_version(b: &[u8]) -> u64 {
+    let end = b.iter().rposition(|c| !matches!(c, b' ' | 0)).map_or(0, |i| i + 1);
+    match std::str::from_utf8(&b[..end]).ok().and_then(|text| text.parse::<std::net::IpAddr>().ok()) {
+        Some(std::net::IpAddr::V4(_)) => 4,
+        Some(std::net::IpAddr::V6(_)) => 6,
+        None => 0,
+    }
 }
 
 /// The number that padded text is, without leading zeroes; 0 for anything else.
