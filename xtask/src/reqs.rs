@@ -3,7 +3,7 @@
 //! Reads `docs/requirements/*.toml`, demands that `crates/spec/src/ids` is what they generate, collects the citations in
 //! checks, faults, bystander rules and other code, and prints the coverage. It judges the catalogue, not peers.
 //!
-//! - `--bless` writes the constants.
+//! - `--bless` writes the constants, and the list of what the rules judge.
 //! - `--list` prints every requirement with what covers it.
 
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ mod catalogue;
 mod cites;
 mod constants;
 mod report;
+mod ruled;
 
 use catalogue::Catalogue;
 use cites::Citations;
@@ -37,6 +38,11 @@ pub fn run(args: &[String]) -> Result<(), String> {
         constants::demand_fresh(&catalogue, &ids)?;
     }
     let citations = Citations::collect(&root, &catalogue)?;
+    if bless {
+        ruled::write(&citations, &root)?;
+    } else {
+        ruled::demand_fresh(&citations, &root)?;
+    }
     print!("{}", if list { report::list(&catalogue, &citations) } else { report::summary(&catalogue, &citations) });
     Ok(())
 }

@@ -12,6 +12,8 @@
 
 pub mod exchange;
 pub mod file;
+#[rustfmt::skip] // generated
+mod judged;
 mod packet;
 pub mod pcapng;
 pub mod rules;
@@ -23,6 +25,7 @@ mod wireshark;
 
 pub use exchange::{Connection, Direction, Event, EventKind, Exchange, Recorder};
 pub use file::{Capture, CaptureError};
+pub use judged::JUDGED;
 pub use rules::{Finding, Judge};
 pub use session::Session;
 pub use trace::Trace;

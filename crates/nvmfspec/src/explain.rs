@@ -96,8 +96,13 @@ fn of_requirement(r: &Requirement, suite: &Suite) -> String {
     }
     row("judged by", judge(r));
     let citing: Vec<_> = citing(r, suite).collect();
+    let ruled = ruled(r);
+    if ruled {
+        row("bystander", "its rules judge it in the traffic of every check, and with --judge");
+    }
     if citing.is_empty() {
-        row("checks", r.unchecked_because().map_or("none yet", |why| why));
+        let none = if ruled { "none of its own" } else { "none yet" };
+        row("checks", r.unchecked_because().filter(|_| !ruled).unwrap_or(none));
     } else {
         text.push_str("\nchecks that cite it:\n");
         for check in citing {
@@ -105,6 +110,11 @@ fn of_requirement(r: &Requirement, suite: &Suite) -> String {
         }
     }
     text
+}
+
+/// Whether a bystander rule judges it.
+fn ruled(r: &Requirement) -> bool {
+    nvmf_capture::JUDGED.iter().any(|judged| judged.id == r.id)
 }
 
 /// The checks that cite a requirement.

@@ -179,7 +179,7 @@ fn twice(state: &mut State, controllers: &BTreeMap<usize, Known>, event: &Event,
 
 /// Finds the controller that a connection belongs to: its own where it is an Admin Queue, by the Connect data where it is another.
 fn home(state: &mut State, conn: usize, controllers: &BTreeMap<usize, Known>, bytes: &[u8]) {
-    if bytes.first() != Some(&PduType::CAPSULE_CMD.0) || state.session.connect().is_some() && state.home.is_some() {
+    if bytes.first() != Some(&PduType::CAPSULE_CMD.0) || state.session.connect().is_some() {
         return;
     }
     let Ok(pdu) = Pdu::parse(&bytes::Bytes::copy_from_slice(bytes)) else { return };

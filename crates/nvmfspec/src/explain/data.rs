@@ -23,7 +23,8 @@ pub fn requirement(r: &Requirement, suite: &Suite) -> Value {
         "since": r.since.map(|revision| revision.to_string()),
         "until": r.until.map(|revision| revision.to_string()),
         "judged_by": judge(r),
-        "unchecked_because": if checks.is_empty() { r.unchecked_because() } else { None },
+        "bystander": super::ruled(r),
+        "unchecked_because": if checks.is_empty() && !super::ruled(r) { r.unchecked_because() } else { None },
         "checks": checks,
     })
 }
