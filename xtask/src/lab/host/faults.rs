@@ -35,8 +35,8 @@ const UNNOTICED: &[(&str, &str)] = &[
     ("response-sqid", "SQID is reserved, and not looked at"),
     ("response-sqhd", "SQHD is not looked at: the host counts commands, not queue entries"),
     ("event-reserved", "an unknown event is dropped"),
-    ("terminate", "it is the target's word"),
-    ("terminate-long", "it is the target's word"),
+    ("event-flood", "each event is taken, and another request sent"),
+    ("discovery-format", "nvme-cli does not look at RECFMT of the discovery log"),
 ];
 
 /// A guest that says nothing for so long hangs: `wrong.sh` tells how each of its steps ended.
