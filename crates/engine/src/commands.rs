@@ -35,6 +35,11 @@ pub(crate) fn io_commands(stores: Abilities) -> impl Iterator<Item = &'static Io
     IO_COMMANDS.iter().filter(move |c| (c.offered)(stores))
 }
 
+/// True where a command is offered over stores of these abilities.
+pub(crate) fn is_offered(opcode: IoOpcode, stores: Abilities) -> bool {
+    IO_COMMANDS.iter().find(|c| c.opcode == opcode).is_some_and(|c| (c.offered)(stores))
+}
+
 /// Compare and Write as a fused operation goes wherever Compare does (FUSES bit 0). [NVM-FUSED-01]
 pub(crate) fn has_fused(stores: Abilities) -> bool {
     stores.compare

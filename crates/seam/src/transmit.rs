@@ -23,10 +23,10 @@ impl Head {
 
     /// Appends `more`; what exceeds [`Head::MAX`] is cut off.
     pub fn extend(&mut self, more: &[u8]) {
-        for b in more.iter().take(Self::MAX - usize::from(self.len)) {
-            self.bytes[usize::from(self.len)] = *b;
-            self.len += 1;
-        }
+        let at = usize::from(self.len);
+        let n = more.len().min(Self::MAX - at);
+        self.bytes[at..at + n].copy_from_slice(&more[..n]);
+        self.len += n as u8;
     }
 
     /// Appends `n` zero bytes (PAD).

@@ -45,7 +45,7 @@ pub(super) struct Queue {
     pub fused: Fused,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Capsule {
     pub sqe: Sqe,
     pub data: Bytes,

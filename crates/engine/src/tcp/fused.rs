@@ -60,13 +60,11 @@ impl ControllerConnection {
     /// A capsule left the submission queue: a command of its own, or a half. The halves follow one another. [NVM-FUSED-02, FAB-TRANS-16]
     pub(super) fn fetched(&mut self, capsule: Capsule) {
         let fuse = if self.takes_fused(&capsule.sqe) { capsule.sqe.fuse() } else { 0 };
-        let first = self.queue.fused.first.take();
-        if let (Some(first), SECOND) = (&first, fuse) {
-            return self.pair(first.clone(), capsule);
-        }
-        if let Some(first) = first {
+        match (self.queue.fused.first.take(), fuse) {
+            (Some(first), SECOND) => return self.pair(first, capsule),
             // [NVM-FUSED-04]
-            self.failed(first.sqe.cid(), Status::ABORTED_MISSING_FUSED, 0);
+            (Some(first), _) => self.failed(first.sqe.cid(), Status::ABORTED_MISSING_FUSED, 0),
+            (None, _) => {}
         }
         match fuse {
             FIRST if self.commands.contains(capsule.sqe.cid()) => self.start(capsule),

@@ -10,7 +10,7 @@ use nvmf_wire::{Nsid, Sqe, Status, nvm};
 
 use super::command::{Plan, Sink, State, Transfer};
 use super::controller::{ControllerConnection, Phase};
-use crate::commands::{CopyLimits, io_commands};
+use crate::commands::{CopyLimits, is_offered};
 use crate::controller::transfer_of;
 use crate::message::NamespaceView;
 
@@ -96,7 +96,7 @@ impl ControllerConnection {
 
     fn plan_io(&self, sqe: &Sqe) -> Result<Plan, Status> {
         let opcode = IoOpcode(sqe.opc().0);
-        if !io_commands(self.queue.namespaces.abilities).any(|c| c.opcode == opcode) {
+        if !is_offered(opcode, self.queue.namespaces.abilities) {
             // [SQE-09, NVM-RW-02]
             return Err(Status::INVALID_COMMAND_OPCODE.dnr());
         }
