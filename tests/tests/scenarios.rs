@@ -52,7 +52,7 @@ fn capture(scenario: &Scenario) -> (Exchange, String) {
 #[test]
 fn the_simulated_target_and_the_capture_both_follow_the_wire_block() {
     let all = scenarios();
-    assert!(all.len() >= 6);
+    assert!(all.len() >= 11);
     let mut wrong = Vec::new();
     for s in &all {
         for seed in 0..5 {
