@@ -43,6 +43,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "doc", what: "documentation, without a warning", run: doc },
     Step { name: "vectors", what: "byte vectors against the codec", run: || vectors::run(&[]).map(|()| Done::Passed) },
+    Step { name: "wireshark", what: "every field of the recorded captures beside tshark", run: wireshark },
     Step { name: "conformance", what: "every check against the embedded target over loopback TCP", run: || conformance(&[]) },
     Step { name: "replay", what: "the simulated world twice from one seed: the same report", run: replay },
     Step { name: "lab", what: "the suite against Linux's own target in a guest", run: lab_step },
@@ -103,6 +104,11 @@ fn doc() -> Result<Done, String> {
     let mut command = cmd::cargo(["doc", "--workspace", "--no-deps", "--quiet"])?;
     command.env("RUSTDOCFLAGS", "-D warnings");
     cmd::run(&mut command).map(|()| Done::Passed)
+}
+
+fn wireshark() -> Result<Done, String> {
+    let skipped = || Done::Skipped("tshark is not installed".to_owned());
+    Ok(vectors::captures_beside_wireshark()?.map_or_else(skipped, |()| Done::Passed))
 }
 
 /// Without the advisory database, which would have to come from the network.
