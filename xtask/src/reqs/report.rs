@@ -23,6 +23,28 @@ pub fn summary(catalogue: &Catalogue, citations: &Citations) -> String {
     text
 }
 
+/// The least share, in percent, of what messages can show that a check or a rule has to judge.
+const LEAST: usize = 60;
+
+/// No *shall* without a check, a rule, or the reason for none, and a share of at least [`LEAST`]. The error names what is open.
+pub fn demand(catalogue: &Catalogue, citations: &Citations) -> Result<(), String> {
+    let all = || catalogue.files.iter().flat_map(|f| &f.requirements);
+    let open: Vec<&str> =
+        all().filter(|r| r.level == Level::Shall && !citations.judge(&r.id) && !r.unjudgeable()).map(|r| r.id.as_str()).collect();
+    if !open.is_empty() {
+        return Err(format!("reqs: {} shall without a check, a rule or a reason: {}", open.len(), open.join(" ")));
+    }
+    let shown: Vec<_> = all().filter(|r| r.judge != Judge::Inside).collect();
+    let judged = shown.iter().filter(|r| citations.judge(&r.id)).count();
+    if judged * 100 < shown.len() * LEAST {
+        return Err(format!(
+            "reqs: a check or a rule judges {judged} of {} that messages can show, less than {LEAST} %",
+            shown.len()
+        ));
+    }
+    Ok(())
+}
+
 /// Of what messages can show at all: how much a check or a rule judges, and how many *shall* are open.
 fn share(catalogue: &Catalogue, citations: &Citations) -> String {
     let shown: Vec<_> = catalogue.files.iter().flat_map(|f| &f.requirements).filter(|r| r.judge != Judge::Inside).collect();
@@ -137,6 +159,19 @@ mod tests {
         assert_eq!(share(&catalogue, &citations), all);
         catalogue.files[0].requirements[0].judge = Judge::Inside;
         assert!(share(&catalogue, &citations).starts_with("judge wire or peer: 0 of 0 "));
+    }
+
+    #[test]
+    fn a_shall_needs_a_check_a_rule_or_a_reason() {
+        let mut citations = Citations::default();
+        let mut catalogue = one();
+        assert!(demand(&catalogue, &citations).unwrap_err().ends_with("reason: TCP-ICREQ-02"));
+        catalogue.files[0].requirements[0].reason = "needs two networks".into();
+        assert!(demand(&catalogue, &citations).unwrap_err().contains("judges 0 of 1"));
+        citations.rules.entry("TCP-ICREQ-02".into()).or_default().insert("a.rs".into());
+        assert_eq!(demand(&catalogue, &citations), Ok(()));
+        catalogue.files[0].requirements[0].reason = String::new();
+        assert_eq!(demand(&catalogue, &citations), Ok(()));
     }
 
     #[test]
