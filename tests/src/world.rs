@@ -10,12 +10,13 @@ use nvmf_conformance::suite::Suite;
 use nvmf_conformance::{Class, Run};
 use nvmf_engine::controller::{Hub, NewNamespace, Port};
 use nvmf_engine::store::MemoryStore;
-use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_engine::{Reference, TcpSettings};
 use nvmf_fabric::{Sim, SimOptions, SimTarget, TapFactory};
 use nvmf_scenario::ast::Fault;
 use nvmf_scenario::fault::FaultTap;
 use nvmf_scenario::player::Peer;
 use nvmf_seam::{Geometry, Tap};
+use nvmf_wire::Cntlid;
 
 /// The subsystem under test.
 pub const SUBNQN: &str = "nqn.2014-08.org.example:subsystem";
@@ -29,17 +30,27 @@ pub fn address() -> SocketAddr {
 
 /// A world around the reference target, bent by `fault` where there is one.
 pub fn sim(seed: u64, fault: Option<&Fault>) -> Sim {
-    let mut hub = Hub::new(ControllerSettings::default());
+    sim_of(Reference::Plain, seed, fault)
+}
+
+/// As [`sim`], around one reference target or the other.
+pub fn sim_of(reference: Reference, seed: u64, fault: Option<&Fault>) -> Sim {
+    let mut hub = Hub::new(reference.settings());
     hub.add_subsystem(SUBNQN, None).expect("an NQN");
     for (nsid, block_size, blocks) in [(1, 512, 131_072), (2, 4096, 4096)] {
         let store = Arc::new(MemoryStore::new(Geometry { block_size, blocks }));
         hub.add_namespace(SUBNQN, nsid, NewNamespace { store, blocking: false, uuid: None }).expect("a free NSID");
     }
-    hub.add_port(Port { id: 1, advertise: address(), discovery_only: false }).expect("a free port");
+    reference.prepare(&mut hub, SUBNQN).expect("a subsystem that is there");
+    let listen: Vec<(SocketAddr, u16)> =
+        (1..=reference.ports()).map(|id| (SocketAddr::new(address().ip(), address().port() + id - 1), id)).collect();
+    for (advertise, id) in &listen {
+        hub.add_port(Port { id: *id, advertise: *advertise, discovery_only: false }).expect("a free port");
+    }
     let second = Duration::from_secs(1);
     let tcp = TcpSettings { term_wait: second, connect_patience: second, ..TcpSettings::default() };
     let tap = fault.cloned().map(|f| Arc::new(move || Box::new(FaultTap::new(&f)) as Box<dyn Tap>) as TapFactory);
-    Sim::new(seed, SimTarget { hub, tcp, listen: vec![(address(), 1)], tap }, SimOptions::default())
+    Sim::new(seed, SimTarget { hub, tcp, listen, tap }, SimOptions::default())
 }
 
 /// The target as a player sees it.
@@ -52,6 +63,7 @@ pub fn peer() -> Peer {
         hostid: HOSTID,
         subnqn: SUBNQN.into(),
         discnqn: DISCOVERY_NQN.into(),
+        cntlid: Cntlid::DYNAMIC,
         facts: BTreeMap::new(),
         time_scale: 1.0,
     }
@@ -81,8 +93,19 @@ pub fn options(seed: u64) -> Options {
 
 /// Runs the whole suite in a world of its own; gives the run and the world's trace hash. An error is that nothing could be run.
 pub fn judge(suite: &Suite, seed: u64, fault: Option<&Fault>) -> Result<(Run, u64), String> {
-    let mut world = sim(seed, fault);
-    let options = options(seed);
+    judge_some(suite, Reference::Plain, Vec::new(), seed, fault)
+}
+
+/// As [`judge`], against one reference target or the other, and only what stands below one of `filters` where there are any.
+pub fn judge_some(
+    suite: &Suite,
+    reference: Reference,
+    filters: Vec<String>,
+    seed: u64,
+    fault: Option<&Fault>,
+) -> Result<(Run, u64), String> {
+    let mut world = sim_of(reference, seed, fault);
+    let options = Options { filters, ..options(seed) };
     let mut runs = Runner::new(suite, &options, &mut world).run(&mut |_| {}).map_err(|e| e.to_string())?;
     let run = runs.pop().ok_or("no subsystem")?;
     Ok((run, world.trace_hash()))

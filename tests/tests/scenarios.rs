@@ -35,8 +35,8 @@ fn scenarios() -> Vec<Scenario> {
 /// Plays the host block against the reference target.
 fn play(scenario: &Scenario, seed: u64) -> Exchange {
     let mut sim = world::sim(seed, None);
-    let bare = world::peer();
-    let facts = probe::facts(&mut sim, &bare, None).expect("the target answers");
+    let mut bare = world::peer();
+    let facts = probe::facts(&mut sim, &mut bare, None).expect("the target answers");
     let peer = Peer { facts: facts.vars, ..bare };
     let (played, _) = Player::new(&mut sim, &peer, BTreeMap::new()).play(&scenario.host);
     assert!(played.stop.is_none(), "{}: {:?}", scenario.id, played.stop);

@@ -257,6 +257,7 @@ pub static JUDGED: &[&Requirement] = &[
     req::FAB_DISC_06,
     req::FAB_DISC_07,
     req::FAB_DISC_08,
+    req::FAB_DISC_10,
     req::FAB_DISC_12,
     req::FAB_DISC_22,
     req::FAB_IDENT_02,

@@ -12,7 +12,7 @@ use nvmf_scenario::value::Val;
 use nvmf_seam::{Network, OpenError};
 use nvmf_wire::log::{DiscoveryEntry, DiscoveryHeader};
 use nvmf_wire::property::Cap;
-use nvmf_wire::{Structure, Value};
+use nvmf_wire::{Cntlid, Structure, Value};
 
 use crate::runner::RunError;
 
@@ -160,15 +160,20 @@ pub struct Facts {
 }
 
 /// Learns what scripts may ask about. A peer that fails on the way gives fewer facts; the checks say why. Only an unknown subsystem
-/// is an error.
-pub fn facts(net: &mut dyn Network, peer: &Peer, nsid: Option<u32>) -> Result<Facts, RunError> {
+/// is an error. A subsystem whose controllers are static is asked for any of them from now on.
+pub fn facts(net: &mut dyn Network, peer: &mut Peer, nsid: Option<u32>) -> Result<Facts, RunError> {
     let mut out = Facts::default();
     let (_, vars) = play(net, peer, DIGESTS, BTreeMap::new());
     for name in ["hdgst", "ddgst"] {
         let granted = vars.get("icresp").and_then(|r| r.field(name).ok()).and_then(|v| v.int().ok()).unwrap_or(0);
         out.vars.insert(name.into(), Val::Int(granted));
     }
-    let (played, vars) = play(net, peer, FACTS, BTreeMap::new());
+    let (mut played, mut vars) = play(net, peer, FACTS, BTreeMap::new());
+    // [FAB-CNTLID-06]
+    if played.stop.is_some() && refused_field(&played) == Some((16, 1)) {
+        peer.cntlid = Cntlid::ANY_STATIC;
+        (played, vars) = play(net, peer, FACTS, BTreeMap::new());
+    }
     if let Some(stop) = &played.stop
         && unknown_nqn(&played)
     {
@@ -216,6 +221,11 @@ fn namespace(net: &mut dyn Network, peer: &Peer, nsid: u32, out: &mut Facts) {
 
 /// True where the last response was a Connect refused because of SUBNQN: IPO 256 in the data. [FAB-CONNECT-25, FAB-CONNECT-36]
 fn unknown_nqn(played: &Played) -> bool {
+    refused_field(played) == Some((256, 1))
+}
+
+/// IPO and IATTR, where the last response refused a Connect for its parameters.
+fn refused_field(played: &Played) -> Option<(u16, u8)> {
     let mut last = None;
     for (_, e) in played.exchange.events() {
         if let nvmf_capture::EventKind::Pdu(p) = &e.kind
@@ -226,7 +236,7 @@ fn unknown_nqn(played: &Played) -> bool {
             last = Some((nvmf_wire::Cqe::from_bytes(c.cqe()).status().code(), r.ipo(), r.iattr()));
         }
     }
-    last == Some((nvmf_wire::Status::CONNECT_INVALID_PARAMETERS, 256, 1))
+    last.filter(|(status, ..)| *status == nvmf_wire::Status::CONNECT_INVALID_PARAMETERS).map(|(_, ipo, iattr)| (ipo, iattr))
 }
 
 /// What the peer says of itself, in a fixed order.

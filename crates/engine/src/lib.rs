@@ -10,8 +10,10 @@ mod commands;
 pub mod controller;
 pub mod host;
 pub mod message;
+pub mod reference;
 pub mod settings;
 pub mod store;
 pub mod tcp;
 
+pub use reference::Reference;
 pub use settings::{ControllerModel, ControllerSettings, TcpSettings};

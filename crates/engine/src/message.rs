@@ -105,6 +105,8 @@ pub struct Admitted {
     pub entries: u32,
     /// Disconnect is served. [FAB-DISC-15]
     pub deletable: bool,
+    /// False where the host enabled the controller for admin commands alone. [FAB-PROP-31]
+    pub io_commands: bool,
     /// False where the host asked for SQ flow control off and got it.
     pub flow_control: bool,
     /// Commands other than Fabrics commands are served (an I/O queue; an Admin Queue starts with a disabled controller).

@@ -55,6 +55,8 @@ pub struct ControllerSettings {
     pub subsystem_reset: bool,
     /// Disconnect, and the loss of a single I/O queue without that of the association (OFCS bit 0). [FAB-DISC-15, FAB-DISC-16]
     pub queue_deletion: bool,
+    /// A host may enable the controller for admin commands alone (CAP.CSS bit 7, CC.CSS 111b). [FAB-PROP-31]
+    pub admin_only: bool,
     /// ANA groups that a namespace may be in; 0 for no ANA reporting. [ANA-01]
     pub ana_groups: u32,
     /// Controllers that may exist at once in one subsystem, at most 0xffef. [FAB-CNTLID-01]
@@ -90,6 +92,7 @@ impl Default for ControllerSettings {
             controller_model: ControllerModel::Dynamic,
             subsystem_reset: false,
             queue_deletion: false,
+            admin_only: false,
             ana_groups: 0,
             controllers: 4096,
             error_entries: 16,

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use nvmf_conformance::report::files::Format;
 use nvmf_conformance::suite::Item;
 use nvmf_conformance::{ExitStatus, Expectations, select};
+use nvmf_engine::Reference;
 use nvmf_spec::Revision;
 
 use crate::list::{self, Row, Scripts};
@@ -67,6 +68,9 @@ pub struct PeerArgs {
     /// The target; without a port 8009, then 4420. Without this option the embedded reference target
     #[arg(long, value_name = "HOST[:PORT]")]
     pub target: Option<HostPort>,
+    /// Which reference target of ours, where --target names none
+    #[arg(long, value_enum, default_value_t = ReferenceArg::Plain, value_name = "plain|full", conflicts_with = "target")]
+    pub reference: ReferenceArg,
     /// Virtual time and a seed, or the clock and sockets
     #[arg(long, value_enum, default_value_t = WorldArg::Real, value_name = "sim|real")]
     pub world: WorldArg,
@@ -143,6 +147,24 @@ impl ReportArgs {
     }
 }
 
+/// The reference targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReferenceArg {
+    /// Dynamic controllers, and what is mandatory
+    Plain,
+    /// Static controllers, and what is optional
+    Full,
+}
+
+impl From<ReferenceArg> for Reference {
+    fn from(arg: ReferenceArg) -> Self {
+        match arg {
+            ReferenceArg::Plain => Self::Plain,
+            ReferenceArg::Full => Self::Full,
+        }
+    }
+}
+
 /// Where time and bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WorldArg {
@@ -211,6 +233,7 @@ impl PeerArgs {
             words.extend(value.map(|value| format!("--{name} {}", shell(&value))));
         };
         option("target", self.target.as_ref().map(HostPort::to_string));
+        option("reference", (self.reference == ReferenceArg::Full).then(|| "full".into()));
         option("world", (self.world == WorldArg::Sim).then(|| "sim".into()));
         option("nqn", self.nqn.clone());
         option("hostnqn", self.hostnqn.clone());

@@ -26,6 +26,10 @@ Commands:
   subsystem remove NQN            ends its associations
   host allow NQN|any [SUBNQN]
   host deny NQN|any [SUBNQN]      ends their associations
+  ana GROUP STATE [NQN]           optimized, non-optimized, inaccessible, persistent-loss or change
+  ana namespace NSID GROUP [NQN]  moves a namespace into another group
+  referral add|remove ADDR:PORT   to another discovery service
+  temperature KELVINS             hosts that set a threshold hear of it
   list                            what is served, and who is connected: one line of JSON
   quit                            ends the target
 

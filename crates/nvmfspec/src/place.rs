@@ -10,7 +10,7 @@ use std::time::Duration;
 use nvmf_conformance::ExitStatus;
 use nvmf_engine::controller::{ConfigError, Hub, NewNamespace, Port};
 use nvmf_engine::store::MemoryStore;
-use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_engine::{Reference, TcpSettings};
 use nvmf_fabric::{Sim, SimOptions, SimTarget};
 use nvmf_net::target::{Listener, SubsystemConfig};
 use nvmf_net::{EmbeddedTarget, RealNetwork, TargetConfig};
@@ -55,9 +55,9 @@ impl Place {
                 let message = "--world sim has one player at a time: --jobs is for the real world";
                 Err((ExitStatus::Usage, message.into()))
             }
-            (WorldArg::Sim, None) => simulated(peer.seed),
+            (WorldArg::Sim, None) => simulated(peer.reference.into(), peer.seed),
             (WorldArg::Real, Some(target)) => remote(target),
-            (WorldArg::Real, None) => embedded(),
+            (WorldArg::Real, None) => embedded(peer.reference.into()),
         }
     }
 }
@@ -74,17 +74,19 @@ fn remote(target: &HostPort) -> Result<Place, (ExitStatus, String)> {
     Ok(Place { net, more, candidates, target: target.to_string(), embedded: false, _target: None })
 }
 
-fn embedded() -> Result<Place, (ExitStatus, String)> {
+fn embedded(reference: Reference) -> Result<Place, (ExitStatus, String)> {
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let config = TargetConfig {
-        listeners: vec![Listener::new(loopback)],
+        listeners: (0..reference.ports()).map(|_| Listener::new(loopback)).collect(),
         subsystems: vec![subsystem()],
-        controller: ControllerSettings::default(),
+        controller: reference.settings(),
         tcp: tcp_settings(),
         tap: None,
         observer: None,
     };
-    let target = EmbeddedTarget::start(config).map_err(|e| (ExitStatus::Harness, format!("the embedded target: {e}")))?;
+    let broken = |e: &dyn std::fmt::Display| (ExitStatus::Harness, format!("the embedded target: {e}"));
+    let target = EmbeddedTarget::start(config).map_err(|e| broken(&e))?;
+    target.with_hub(|hub| reference.prepare(hub, EMBEDDED_NQN)).map_err(|e| broken(&e))?;
     let (net, more) = real();
     Ok(Place {
         net,
@@ -103,10 +105,10 @@ fn real() -> (Box<dyn Network>, Option<Maker>) {
     (Box::new(net), Some(Box::new(move || Box::new(first.another()))))
 }
 
-fn simulated(seed: u64) -> Result<Place, (ExitStatus, String)> {
+fn simulated(reference: Reference, seed: u64) -> Result<Place, (ExitStatus, String)> {
     let at = SocketAddr::from(([192, 0, 2, 1], PORTS[1]));
-    let hub = hub(at).map_err(|e| (ExitStatus::Harness, format!("the simulated target: {e}")))?;
-    let target = SimTarget { hub, tcp: tcp_settings(), listen: vec![(at, 1)], tap: None };
+    let hub = hub(reference, at).map_err(|e| (ExitStatus::Harness, format!("the simulated target: {e}")))?;
+    let target = SimTarget { hub, tcp: tcp_settings(), listen: ports(reference, at).collect(), tap: None };
     Ok(Place {
         net: Box::new(Sim::new(seed, target, SimOptions::default())),
         more: None,
@@ -117,15 +119,23 @@ fn simulated(seed: u64) -> Result<Place, (ExitStatus, String)> {
     })
 }
 
-/// The same subsystem as in the real world, behind one port.
-fn hub(at: SocketAddr) -> Result<Hub, ConfigError> {
-    let mut hub = Hub::new(ControllerSettings::default());
+/// Where the simulated target listens, and the PORTID of each place.
+fn ports(reference: Reference, first: SocketAddr) -> impl Iterator<Item = (SocketAddr, u16)> {
+    (1..=reference.ports()).map(move |id| (SocketAddr::new(first.ip(), first.port() + id - 1), id))
+}
+
+/// The same subsystem as in the real world.
+fn hub(reference: Reference, at: SocketAddr) -> Result<Hub, ConfigError> {
+    let mut hub = Hub::new(reference.settings());
     let SubsystemConfig { nqn, hosts, namespaces } = subsystem();
     hub.add_subsystem(&nqn, hosts)?;
     for (nsid, namespace) in namespaces {
         hub.add_namespace(&nqn, nsid, namespace)?;
     }
-    hub.add_port(Port { id: 1, advertise: at, discovery_only: false })?;
+    reference.prepare(&mut hub, &nqn)?;
+    for (advertise, id) in ports(reference, at) {
+        hub.add_port(Port { id, advertise, discovery_only: false })?;
+    }
     Ok(hub)
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use nvmf_conformance::suite::Suite;
 use nvmf_conformance::{ExitStatus, select};
-use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_engine::{ControllerModel, ControllerSettings, TcpSettings};
 use nvmf_net::target::{Listener, Observer, SubsystemConfig, TapFactory, Target, TargetConfig};
 use nvmf_scenario::ast::{Fault, Script};
 use nvmf_scenario::fault::FaultTap;
@@ -87,9 +87,32 @@ pub struct TargetArgs {
     /// Let any command keep the association alive (TBKAS), not Keep Alive alone
     #[arg(long)]
     traffic_keep_alive: bool,
+    #[command(flatten)]
+    options: OptionArgs,
     /// Do not print associations and connections
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// What a controller may have or not.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Options of the controllers")]
+struct OptionArgs {
+    /// Static controllers 1 to N, which a host names and which keep what it saved, in place of dynamic ones
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=0xffef))]
+    static_controllers: Option<u16>,
+    /// Let hosts reset the NVM subsystem (CAP.NSSRS)
+    #[arg(long)]
+    subsystem_reset: bool,
+    /// Let hosts delete single I/O queues: Disconnect (OFCS bit 0)
+    #[arg(long)]
+    queue_deletion: bool,
+    /// ANA groups 1 to N; namespaces begin in group 1, and `nvmfspec control` moves them
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    ana_groups: u32,
+    /// Another discovery service that the discovery log refers to; may be repeated
+    #[arg(long, value_name = "ADDR:PORT")]
+    referral: Vec<SocketAddr>,
 }
 
 /// Serves until SIGINT or `quit`.
@@ -109,6 +132,10 @@ fn serve(args: &TargetArgs) -> Result<(), (ExitStatus, String)> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| harness(e.to_string()))?;
     runtime.block_on(async {
         let target = Target::bind(config).await.map_err(|e| harness(e.to_string()))?;
+        for to in &args.options.referral {
+            let added = target.handle().with_hub(|hub| hub.add_referral(*to));
+            added.map_err(|e| usage(format!("--referral {to}: {e}")))?;
+        }
         let at: Vec<String> = target.addresses().iter().map(SocketAddr::to_string).collect();
         let wrong: Vec<&str> = faults.iter().map(|f| f.id.as_str()).collect();
         let wrong = if wrong.is_empty() { String::new() } else { format!(" faults {}", wrong.join(" ")) };
@@ -176,6 +203,13 @@ fn config(args: &TargetArgs, faults: &[Fault], log: Arc<Log>) -> Result<TargetCo
             ioccsz: 4 + args.in_capsule / 16,
             kato_zero: args.kato_zero,
             traffic_keep_alive: args.traffic_keep_alive,
+            controller_model: match args.options.static_controllers {
+                Some(count) => ControllerModel::Static { count },
+                None => ControllerModel::Dynamic,
+            },
+            subsystem_reset: args.options.subsystem_reset,
+            queue_deletion: args.options.queue_deletion,
+            ana_groups: args.options.ana_groups,
             ..ControllerSettings::default()
         },
         tcp: TcpSettings {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use nvmf_engine::host::{HostSettings, Payload, command};
 use nvmf_net::{HostClient, Notice, RealNetwork};
 use nvmf_seam::Network;
-use nvmf_wire::admin::LogPage;
+use nvmf_wire::admin::{Feature, LogPage};
 use nvmf_wire::cqe::EventType;
 use nvmf_wire::nqn::DISCOVERY_NQN;
-use nvmf_wire::{Nsid, Qid};
+use nvmf_wire::{Cntlid, Nsid, Qid, Status};
 
 const NQN: &str = "nqn.2014-08.org.example:first";
 const OTHER: &str = "nqn.2014-08.org.example:second";
@@ -151,6 +151,56 @@ fn a_discovery_host_sees_subsystems_and_hosts_come_and_go() {
 }
 
 #[test]
+fn options_are_there_where_they_were_asked_for() {
+    let target = Running::start(&[
+        "--static-controllers",
+        "8",
+        "--subsystem-reset",
+        "--queue-deletion",
+        "--ana-groups",
+        "2",
+        "--referral",
+        "192.0.2.9:8009",
+    ]);
+    let host = |cntlid| HostSettings { cntlid, ..HostSettings::new(HOST, [7; 16], NQN) };
+    assert!(HostClient::connect(RealNetwork::default(), target.at, host(Cntlid::DYNAMIC)).is_err());
+    let mut client = HostClient::connect(RealNetwork::default(), target.at, host(Cntlid(3))).unwrap();
+    let id = client.controller();
+    assert_eq!((id.cntlid(), id.fcatt_static(), id.ofcs_disconnect(), id.cmic_ana()), (Cntlid(3), true, true, true));
+    assert!(client.facts().cap.nssrs());
+    // The temperature, for a host that set a threshold.
+    let set = |fid, value| command::set_features(Feature(fid), value);
+    for sqe in [set(0x0b, 1 << 1 | 1 << 11), set(4, 320)] {
+        assert!(client.execute(Qid::ADMIN, sqe, Payload::None).unwrap().status().is_success());
+    }
+    assert_eq!(target.done(&["temperature", "321"]), "ok");
+    for _ in 0..100 {
+        if let Some(Notice::Event(e)) = client.notice() {
+            assert_eq!((e.event_type(), e.event_info(), e.log_page()), (EventType(1), 1, LogPage::SMART));
+            break;
+        }
+        let until = client.network().now() + Duration::from_millis(50);
+        client.idle(until).unwrap();
+    }
+    // A namespace in a group of its own that becomes inaccessible and comes back.
+    let read = |client: &mut HostClient<RealNetwork>| {
+        client.execute(Qid(1), command::read(Nsid(1), 0, 1), Payload::In(512)).unwrap().status().code()
+    };
+    assert_eq!(target.done(&["ana", "namespace", "1", "2"]), "ok");
+    assert_eq!(event(&mut client), (3, 0x0c));
+    assert_eq!(target.done(&["ana", "2", "inaccessible"]), "ok");
+    assert_eq!(read(&mut client), Status::ASYMMETRIC_ACCESS_INACCESSIBLE);
+    assert_eq!(target.done(&["ana", "2", "non-optimized"]), "ok");
+    assert_eq!(read(&mut client), Status::SUCCESS);
+    client.disconnect().unwrap();
+    let mut client = target.host(DISCOVERY_NQN);
+    assert_eq!(client.discovery_log().unwrap().entries.len(), 2);
+    assert_eq!(target.done(&["referral", "remove", "192.0.2.9:8009"]), "ok");
+    assert_eq!(client.discovery_log().unwrap().entries.len(), 1);
+    client.disconnect().unwrap();
+}
+
+#[test]
 fn list_says_what_is_there() {
     let target = Running::start(&["--allow-host", HOST]);
     let client = target.host(NQN);
@@ -187,6 +237,12 @@ fn what_is_wrong_is_said_and_changes_nothing() {
         (&["subsystem", "remove", OTHER], "does not exist"),
         (&["host", "allow", HOST], "every host may connect"),
         (&["host", "deny", HOST], "every host may connect"),
+        (&["ana", "1", "inaccessible"], "no such ANA group"),
+        (&["ana", "1", "gone"], "a state is"),
+        (&["ana", "namespace", "1", "1"], "no such ANA group"),
+        (&["referral", "add", "elsewhere"], "an address such as"),
+        (&["referral", "remove", "192.0.2.1:8009"], "does not exist"),
+        (&["temperature", "hot"], "a number of kelvins"),
         (&["reboot"], "no such command"),
         (&["list", "all"], "no such command"),
     ] {

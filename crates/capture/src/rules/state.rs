@@ -172,6 +172,8 @@ impl State {
         if let (true, Some(qid)) = (self.connected, self.session.qid()) {
             match qid {
                 Qid::ADMIN => self.known.open = false,
+                // The queue is gone already, and its ID may be another's. [FAB-DISC-10]
+                _ if self.disconnected => {}
                 _ => self.known.queue(qid, false),
             }
         }
@@ -417,7 +419,12 @@ impl State {
                 self.known.answer(&sqe, cqe, self.now_ns);
                 content::learn(self, &sqe, success);
             }
-            self.disconnected |= success && sqe.fctype() == Some(FabricsType::DISCONNECT);
+            if success && sqe.fctype() == Some(FabricsType::DISCONNECT) {
+                self.disconnected = true;
+                if let Some(qid) = self.session.qid().filter(|qid| *qid != Qid::ADMIN) {
+                    self.known.queue(qid, false);
+                }
+            }
             event::ended(self, cqe.cid().0, cqe.status());
             self.served = success;
             event::noted(self, &sqe, cqe);

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use nvmf_scenario::player::Peer;
 use nvmf_scenario::value::Val;
 use nvmf_seam::Network;
+use nvmf_wire::Cntlid;
 
 use self::course::Course;
 use crate::probe::{self, Found};
@@ -199,6 +200,7 @@ impl<'a> Runner<'a> {
             hostid: self.options.hostid,
             subnqn: self.options.nqn.clone().unwrap_or_default(),
             discnqn: DISCOVERY_NQN.into(),
+            cntlid: Cntlid::DYNAMIC,
             facts: BTreeMap::new(),
             time_scale: self.options.time_scale,
         }
@@ -227,7 +229,7 @@ impl<'a> Runner<'a> {
             Writes::Range { nsid, .. } => nsid,
             _ => None,
         };
-        let facts = probe::facts(&mut *self.net, &peer, nsid)?;
+        let facts = probe::facts(&mut *self.net, &mut peer, nsid)?;
         peer.facts.clone_from(&facts.vars);
         // names stand in tables of cases too, which are worked out before a player is there
         for (name, text) in [("hostnqn", &peer.hostnqn), ("subnqn", &peer.subnqn), ("discnqn", &peer.discnqn)] {

@@ -260,6 +260,7 @@ impl Hub {
             qid: sqe.qid(),
             entries: sqe.sqsize().count() as u32,
             deletable: !admin && self.settings.queue_deletion,
+            io_commands: c.is_none_or(|c| c.cc.css() != 7),
             // [FAB-SQFC-04, FAB-SQFC-05]
             flow_control: !(sqe.sqfcd() && self.settings.flow_control_off),
             serving: c.is_some_and(Controller::serving),

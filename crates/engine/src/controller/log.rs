@@ -1,6 +1,7 @@
 //! Get Log Page. [Base 2.0, 5.16]
 
 use core::sync::atomic::Ordering;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use nvmf_seam::{Abilities, Instant};
@@ -8,8 +9,8 @@ use nvmf_wire::admin::{Feature, GetLogPage, LogPage};
 use nvmf_wire::identify::namespace_list;
 use nvmf_wire::log::effects::{COMMAND_EFFECTS_BYTES, command_entry_offset};
 use nvmf_wire::log::{
-    AddressFamily, AnaGroup, AnaHeader, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FeatureEffects, FirmwareSlots,
-    Smart, SubsystemType, SupportedLogPage, TransportType,
+    AddressFamily, AnaGroup, AnaHeader, AnaState, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FeatureEffects,
+    FirmwareSlots, Smart, SubsystemType, SupportedLogPage, TransportType,
 };
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::sqe::IoOpcode;
@@ -117,17 +118,21 @@ impl Hub {
         }
     }
 
-    /// The groups, rising, each with its namespaces, or without where the host asked for groups only (RGO). A change count of 0 for each
+    /// The groups that have namespaces, rising, each with them, or without where the host asked for groups only (RGO). A change count of 0 for each
     /// group says that there is none. [ANA-04 to ANA-09]
     fn ana_log(&self, c: &Controller, groups_only: bool) -> Vec<u8> {
         let Some(s) = self.subsystems.get(&c.subnqn) else { return Vec::new() };
+        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (nsid, ids) in &s.ids {
+            groups.entry(ids.group).or_default().push(*nsid);
+        }
         let changes = s.ana_changes.wrapping_sub(c.ana_base);
-        let header = AnaHeader::new().with(|h| h.chcnt(changes).groups(s.groups.len() as u16));
+        let header = AnaHeader::new().with(|h| h.chcnt(changes).groups(groups.len() as u16));
         let mut page = header.as_bytes().to_vec();
-        for (group, state) in &s.groups {
-            let members = s.ids.iter().filter(|(_, ids)| !groups_only && ids.group == *group);
-            let nsids: Vec<u32> = members.map(|(nsid, _)| *nsid).collect();
-            let descriptor = AnaGroup::new().with(|g| g.grpid(*group).nsids(nsids.len() as u32).state(*state));
+        for (group, nsids) in groups {
+            let nsids = if groups_only { Vec::new() } else { nsids };
+            let state = s.groups.get(&group).copied().unwrap_or(AnaState::OPTIMIZED);
+            let descriptor = AnaGroup::new().with(|g| g.grpid(group).nsids(nsids.len() as u32).state(state));
             page.extend_from_slice(descriptor.as_bytes());
             page.extend(nsids.iter().flat_map(|n| n.to_le_bytes()));
         }

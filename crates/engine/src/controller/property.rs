@@ -22,7 +22,14 @@ fn cap(kind: Kind, settings: &ControllerSettings) -> Cap {
     // A discovery controller sets bit 0 of CSS alone. [FAB-PROP-17 to FAB-PROP-20, FAB-PROP-22, FAB-PROP-23]
     let nssrs = kind == Kind::Io && settings.subsystem_reset;
     Cap::new().with(|s| {
-        s.nssrs(nssrs).mqes(ZeroBased16::of(entries)).cqr(true).to(READY).css_nvm(true).css_sets(kind == Kind::Io).crwms(true)
+        s.nssrs(nssrs)
+            .css_none(kind == Kind::Io && settings.admin_only)
+            .mqes(ZeroBased16::of(entries))
+            .cqr(true)
+            .to(READY)
+            .css_nvm(true)
+            .css_sets(kind == Kind::Io)
+            .crwms(true)
     })
 }
 
@@ -70,7 +77,7 @@ impl Hub {
         }
         let value = Cc::from_bytes((set.value() as u32).to_le_bytes());
         let Some(c) = self.controllers.get(&key) else { return Status::INTERNAL_ERROR.into() };
-        if !settable(c, &value) {
+        if !settable(c, &value, &self.settings) {
             return Status::INVALID_FIELD_IN_COMMAND.dnr().into();
         }
         self.configure(now, key, value);
@@ -108,13 +115,17 @@ impl Hub {
             return;
         }
         c.cc = known(value);
+        if c.kind == Kind::Discovery {
+            // It has no I/O queues. [FAB-PROP-29, RESET-14]
+            c.cc.set().iosqes(0).iocqes(0);
+        }
         if old.en() {
             // These select what EN switched on; to change them now has no defined effect, and has none here. [Base 2.0, 3.1.3.5]
             c.cc.set().css(old.css()).mps(old.mps()).ams(old.ams());
         }
         if value.en() && !old.en() {
-            // Nothing has to be waited for. [FAB-INIT-08, RESET-02]
-            c.csts.set().rdy(true);
+            // Nothing has to be waited for, and a shutdown that came with the reset is over. [FAB-INIT-08, RESET-02, RESET-25]
+            c.csts.set().rdy(true).shst(0);
             c.enable_due = None;
         }
         if value.shn() != 0 && c.csts.shst() == 0 {
@@ -161,7 +172,7 @@ impl Hub {
 }
 
 /// True where CC can take the value. A value that is refused changes nothing. [FAB-CMD-13]
-fn settable(c: &Controller, value: &Cc) -> bool {
+fn settable(c: &Controller, value: &Cc, settings: &ControllerSettings) -> bool {
     if value.shn() == 3 {
         return false;
     }
@@ -175,7 +186,7 @@ fn settable(c: &Controller, value: &Cc) -> bool {
         // [FAB-PROP-23; queue entry sizes are reserved: FAB-PROP-29]
         return matches!(value.css(), 0 | 7) && value.mps() == 0 && value.ams() == 0;
     }
-    matches!(value.css(), 0 | 6)
+    (matches!(value.css(), 0 | 6) || value.css() == 7 && settings.admin_only)
         && value.mps() == 0
         && value.ams() == 0
         && matches!(value.iosqes(), 0 | 6)

@@ -24,6 +24,8 @@ pub(super) struct Queue {
     pub serving: bool,
     /// Disconnect is served.
     pub deletable: bool,
+    /// Commands of an I/O command set are served.
+    pub io_commands: bool,
     /// The Disconnect that is to end the queue: no command after it is fetched. [FAB-DISC-06]
     pub ending: Option<Cid>,
     pub in_capsule: usize,
@@ -61,6 +63,7 @@ impl Default for Queue {
             flow_control: true,
             serving: false,
             deletable: false,
+            io_commands: true,
             ending: None,
             in_capsule: ADMIN_IN_CAPSULE as usize,
             mdts: None,
@@ -85,6 +88,7 @@ impl Queue {
         self.flow_control = a.flow_control;
         self.serving = a.serving;
         self.deletable = a.deletable;
+        self.io_commands = a.io_commands;
         self.in_capsule = a.in_capsule;
         self.mdts = a.mdts;
         self.namespaces = a.namespaces.clone();

@@ -96,6 +96,10 @@ impl ControllerConnection {
 
     fn plan_io(&self, sqe: &Sqe) -> Result<Plan, Status> {
         let opcode = IoOpcode(sqe.opc().0);
+        // [FAB-PROP-31, SQE-45]
+        if !self.queue.io_commands {
+            return Err(Status::INVALID_COMMAND_OPCODE.dnr());
+        }
         if !is_offered(opcode, self.queue.namespaces.abilities) {
             // [SQE-09, NVM-RW-02]
             return Err(Status::INVALID_COMMAND_OPCODE.dnr());

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use nvmf_engine::controller::{AssociationInfo, ConfigError, SubsystemInfo};
 use nvmf_net::target::Handle;
+use nvmf_wire::log::AnaState;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -128,12 +129,20 @@ impl Desk {
             }
             ["host", verb @ ("allow" | "deny"), host] => self.host(own, *verb == "allow", host),
             ["host", verb @ ("allow" | "deny"), host, nqn] => self.host(nqn, *verb == "allow", host),
+            ["ana", "namespace", nsid, group] => self.ana_group(own, nsid, group),
+            ["ana", "namespace", nsid, group, nqn] => self.ana_group(nqn, nsid, group),
+            ["ana", group, state] => self.ana_state(own, group, state),
+            ["ana", group, state, nqn] => self.ana_state(nqn, group, state),
+            ["referral", verb @ ("add" | "remove"), to] => self.referral(*verb == "add", to),
+            ["temperature", kelvins] => {
+                let kelvins = kelvins.parse().map_err(|_| "a temperature is a number of kelvins from 0 to 65535")?;
+                self.target.with_hub(|hub| hub.set_temperature(kelvins));
+                Ok(Done::Said(String::new()))
+            }
             ["list"] => Ok(Done::Said(self.list())),
             ["quit"] => Ok(Done::Quit),
             [] => Err("an empty line: a command was expected".into()),
-            _ => Err("no such command, or not with these words: namespace add STORE [NQN], namespace remove NSID [NQN], \
-                      subsystem add NQN STORE..., subsystem remove NQN, host allow|deny NQN|any [SUBNQN], list and quit are known"
-                .into()),
+            _ => Err("no such command, or not with these words: `nvmfspec control --help` lists them".into()),
         }
     }
 
@@ -168,6 +177,36 @@ impl Desk {
         let host = (host != "any").then_some(host);
         let done = self.target.with_hub(|hub| if allow { hub.allow_host(nqn, host) } else { hub.deny_host(nqn, host) });
         done.map(|()| Done::Said(String::new())).map_err(|e| format!("host or subsystem: {e}"))
+    }
+
+    fn ana_group(&self, nqn: &str, nsid: &str, group: &str) -> Result<Done, String> {
+        let nsid = nsid.parse().map_err(|_| "an NSID is a number from 1 to 4294967294")?;
+        let group = group.parse().map_err(|_| "an ANA group is a number")?;
+        self.target.with_hub(|hub| hub.set_ana_group(nqn, nsid, group)).map_err(of_namespace)?;
+        Ok(Done::Said(String::new()))
+    }
+
+    fn ana_state(&self, nqn: &str, group: &str, state: &str) -> Result<Done, String> {
+        let group = group.parse().map_err(|_| "an ANA group is a number")?;
+        let state = match state {
+            "optimized" => AnaState::OPTIMIZED,
+            "non-optimized" => AnaState::NON_OPTIMIZED,
+            "inaccessible" => AnaState::INACCESSIBLE,
+            "persistent-loss" => AnaState::PERSISTENT_LOSS,
+            "change" => AnaState::CHANGE,
+            _ => return Err("a state is optimized, non-optimized, inaccessible, persistent-loss or change".into()),
+        };
+        self.target.with_hub(|hub| hub.set_ana_state(nqn, group, state)).map_err(|e| match e {
+            ConfigError::Ana => "there is no such ANA group, or it is lost for ever".into(),
+            e => format!("subsystem {e}"),
+        })?;
+        Ok(Done::Said(String::new()))
+    }
+
+    fn referral(&self, add: bool, to: &str) -> Result<Done, String> {
+        let to = to.parse().map_err(|_| "an address such as 192.0.2.1:8009 or [2001:db8::1]:8009 was expected")?;
+        let done = self.target.with_hub(|hub| if add { hub.add_referral(to) } else { hub.remove_referral(to) });
+        done.map(|()| Done::Said(String::new())).map_err(|e| format!("referral {e}"))
     }
 
     fn list(&self) -> String {

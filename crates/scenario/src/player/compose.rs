@@ -339,6 +339,12 @@ impl Player<'_> {
                 self.put(f, &mut b, &s.value)?;
             }
         }
+        // A discovery service is dynamic always. [FAB-CNTLID-09]
+        let named = said.iter().any(|s| s.name.strip_prefix("data.").unwrap_or(&s.name) == "cntlid");
+        let d = ConnectData::read(&b).unwrap_or_default();
+        if !io && !named && d.subnqn() != text(&self.peer.discnqn) {
+            b = d.with(|s| s.cntlid(self.peer.cntlid)).as_bytes().to_vec();
+        }
         Ok(b)
     }
 

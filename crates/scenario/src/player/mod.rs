@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use nvmf_capture::Exchange;
 use nvmf_seam::{Network, OpenError};
+use nvmf_wire::Cntlid;
 
 use conn::Conn;
 pub(crate) use eval::show_cond;
@@ -41,6 +42,9 @@ pub struct Peer {
     pub subnqn: String,
     /// The discovery service's NQN.
     pub discnqn: String,
+    /// CNTLID of a Connect for the Admin Queue of the subsystem under test: FFFFh where its controllers are dynamic, FFFEh for any of
+    /// those that are static. [FAB-CNTLID-02, FAB-CNTLID-05]
+    pub cntlid: Cntlid,
     /// Values bound from the start besides those.
     pub facts: BTreeMap<String, Val>,
     /// Multiplies every patience.
