@@ -1,3 +1,4 @@
-//! What the integration tests share. [`world`] has the suite in the simulated world.
+//! What the integration tests share. [`world`] has the suite in the simulated world, [`host`] the reference host there.
 
+pub mod host;
 pub mod world;

@@ -2,11 +2,15 @@
 
 mod host_support;
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use host_support::rig::{Rig, settings};
 use host_support::{Peer, c2h, icresp, r2t, resp};
-use nvmf_engine::host::{Association, Event, HostSettings, HostTcpSettings};
+use nvmf_engine::host::{Association, Event, HostSettings, HostTcpSettings, Payload, command};
 use nvmf_engine::tcp::host::HostEvent;
 use nvmf_seam::Instant;
-use nvmf_wire::Qid;
+use nvmf_wire::{Cid, Nsid, Qid, ZeroBased8};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -68,6 +72,87 @@ fn play(bytes: &[u8], step: usize, r2ts: u16) {
     }
 }
 
+/// What happens to an association that is up: by the controller, by its user, or by time.
+#[derive(Clone, Debug)]
+enum Act {
+    Bytes(u16, Vec<u8>),
+    Close(u16, bool),
+    Read(u16),
+    Fused,
+    Abort(u16),
+    Reset,
+    Delete(u16),
+    Create(u16),
+    Shutdown(bool),
+    Time(u64),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let qid = 0u16..3;
+    prop_oneof![
+        6 => (qid.clone(), nearly_right()).prop_map(|(q, b)| Act::Bytes(q, b)),
+        1 => (qid.clone(), prop::collection::vec(any::<u8>(), 0..40)).prop_map(|(q, b)| Act::Bytes(q, b)),
+        1 => (qid.clone(), any::<bool>()).prop_map(|(q, r)| Act::Close(q, r)),
+        4 => qid.clone().prop_map(Act::Read),
+        1 => Just(Act::Fused),
+        2 => (0u16..12).prop_map(Act::Abort),
+        2 => Just(Act::Reset),
+        1 => qid.clone().prop_map(Act::Delete),
+        1 => qid.prop_map(Act::Create),
+        1 => any::<bool>().prop_map(Act::Shutdown),
+        2 => (0u64..40_000).prop_map(Act::Time),
+    ]
+}
+
+/// Plays the acts on a controller that answers all but reads; every command of the user's ends once, and all comes to an end.
+fn live(acts: Vec<Act>, deletes: bool) {
+    let mut s = settings();
+    (s.io_queues, s.queue_deletion, s.async_events) = (2, deletes, 3);
+    let mut r = Rig::new(s, |c| (c.opc == 2 && c.sqe[40] != 0x70).then_some(None));
+    r.identify = r.identify.with(|s| s.aerl(ZeroBased8(3)).ofcs_disconnect(true).fuses(true));
+    r.run(Duration::from_millis(1));
+    assert!(r.is_ready());
+    let (mut submitted, mut failed) = (0, 0);
+    for act in acts {
+        let now = r.now;
+        match act {
+            Act::Bytes(q, b) => r.host.handle_bytes(Qid(q), &b, now),
+            Act::Close(q, reset) => r.host.handle_closed(Qid(q), reset, now),
+            Act::Read(q) => {
+                let sqe = if q == 0 {
+                    command::get_log_page(nvmf_wire::admin::LogPage::SMART, 0, 512, true)
+                } else {
+                    command::read(Nsid(1), 0, 1)
+                };
+                submitted += usize::from(r.host.submit(Qid(q), sqe, Payload::In(512), now).is_ok());
+            }
+            Act::Fused => {
+                let half = |sqe| (sqe, Payload::Out(Bytes::from_static(&[3; 512])));
+                let (first, second) = (half(command::compare(Nsid(1), 0, 1)), half(command::write(Nsid(1), 0, 1)));
+                submitted += 2 * usize::from(r.host.submit_fused(Qid(1), first, second, now).is_ok());
+            }
+            Act::Abort(cid) => submitted += usize::from(r.host.abort(Qid(1 + cid % 2), Cid(cid), now).is_ok()),
+            Act::Reset => {
+                r.host.reset(now);
+            }
+            Act::Delete(q) => drop(r.host.delete_queue(Qid(q), now)),
+            Act::Create(q) => drop(r.host.create_queue(Qid(q))),
+            Act::Shutdown(true) => r.host.shutdown(now),
+            Act::Shutdown(false) => r.host.shutdown_abruptly(now),
+            Act::Time(ms) => r.run(Duration::from_millis(ms)),
+        }
+        r.run(Duration::from_millis(1));
+        assert!(r.host.connections().count() <= 3);
+    }
+    for q in 0..3 {
+        r.host.handle_closed(Qid(q), false, r.now);
+    }
+    r.run(Duration::from_secs(60));
+    let ended = r.events.iter().filter(|e| matches!(e, Event::Completed(..))).count();
+    failed += r.events.iter().filter(|e| matches!(e, Event::Failed(_) | Event::Ended)).count();
+    assert_eq!((ended, failed, r.host.poll_timeout()), (submitted, 1, None), "{:?}", r.events);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
@@ -98,6 +183,11 @@ proptest! {
             (seen, p.sent())
         };
         prop_assert_eq!(run(step), run(usize::MAX));
+    }
+
+    #[test]
+    fn an_association_that_is_up_takes_anything(acts in prop::collection::vec(act(), 0..40), deletes in any::<bool>()) {
+        live(acts, deletes);
     }
 
     #[test]

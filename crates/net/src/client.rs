@@ -293,12 +293,20 @@ impl<N: Network> HostClient<N> {
     }
 
     /// Ends the association in order; gives the network back.
-    pub fn disconnect(mut self) -> Result<N, ClientError> {
+    pub fn disconnect(self) -> Result<N, ClientError> {
+        self.release().map_err(|(e, _)| e)
+    }
+
+    /// The same, but gives the network back where it fails too.
+    pub fn release(mut self) -> Result<N, (ClientError, N)> {
         let now = self.network.now();
         self.association.shutdown(now);
         self.settle();
         while !self.ended {
-            self.check()?;
+            if let Err(e) = self.check() {
+                self.close_all();
+                return Err((e, self.network));
+            }
             self.turn(Qid::ADMIN, None);
         }
         self.close_all();

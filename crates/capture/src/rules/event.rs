@@ -7,6 +7,7 @@ use nvmf_wire::{Cqe, Opcode, Qid, Sqe, Status};
 
 use super::Out;
 use super::state::State;
+use crate::session::Command;
 
 /// AER limit of a controller that does not say, and more than any can: AERL has 8 bits.
 const AERS: usize = 256;
@@ -123,7 +124,8 @@ pub(super) fn ended(state: &mut State, cid: u16, status: Status) {
 /// A host keeps to the limits of requests that are outstanding.
 pub(super) fn limits(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
     let Some(i) = state.known.identify.as_ref().filter(|_| sqe.fctype().is_none() && state.session.is_admin()) else { return };
-    let now = state.session.outstanding().filter(|c| c.sqe.fctype().is_none() && c.sqe.opc() == sqe.opc()).count() + 1;
+    let same = |c: &&Command| c.number >= state.reset_at && c.sqe.fctype().is_none() && c.sqe.opc() == sqe.opc();
+    let now = state.session.outstanding().filter(same).count() + 1;
     match sqe.opc() {
         Opcode::ASYNC_EVENT_REQUEST if state.known.discovery() == Some(false) => {
             let most = usize::try_from(i.aerl().count()).unwrap_or(AERS);

@@ -101,6 +101,11 @@ impl Faults {
         }
     }
 
+    /// Whether this quotes a PDU at fault.
+    pub fn has(&self, quote: &[u8]) -> bool {
+        self.list.iter().any(|f| starts(&f.head, quote))
+    }
+
     /// Bytes came that are no PDU: what the peer takes them for is not known.
     pub fn blur(&mut self) {
         self.more = true;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nvmf_spec::{Requirement, Side, req};
 use nvmf_wire::connect::{Connect, ConnectData};
+use nvmf_wire::property::{Cc, Property, PropertySet};
 use nvmf_wire::sqe::{FabricsType, IoOpcode};
-use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduType, TermReq};
+use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType, R2t, TermReq};
 use nvmf_wire::{Cid, Cntlid, Cqe, Qid, Sqe, Status};
 
 use super::answers::Answers;
@@ -47,6 +48,8 @@ pub(super) struct Mark {
 /// What the rules remember of a connection beyond its [`Session`]. One entry a CID at most, so a peer cannot make it grow.
 #[derive(Debug, Default)]
 pub(super) struct State {
+    /// Commands sent before the one that cleared CC.EN last: those outstanding went with the reset. [FAB-INIT-13]
+    pub reset_at: u64,
     pub session: Session,
     pub events: usize,
     /// Bytes are missing: nothing can be judged.
@@ -183,7 +186,9 @@ impl State {
 
     /// Remembers what was wrong with a PDU, for the terminate request that may follow.
     fn blame(&mut self, side: Side, bytes: &[u8], hdgst: Option<[u8; 4]>, from: usize, out: &Out) {
-        let transport = out.breaches.iter().skip(from).map(|b| b.requirement).filter(|r| r.id.starts_with("TCP-"));
+        // A response to no command is one of the transport's too: its CCCID field names none. [TCP-CAPSULE-30]
+        let is_transport = |r: &&'static Requirement| r.id.starts_with("TCP-") || *r == req::CQE_01;
+        let transport = out.breaches.iter().skip(from).map(|b| b.requirement).filter(is_transport);
         let what: Vec<_> = transport.collect();
         self.faults[index(side)].note(bytes, hdgst, &what, self.now_ns);
     }
@@ -213,8 +218,10 @@ impl State {
     pub fn quote(&mut self, sender: Side, pdu: &Pdu, out: &mut Out) {
         let quoted = pdu.data.get(..8).unwrap_or(&pdu.data);
         let peer = index(sender.other());
-        let known =
-            self.ambiguous[peer] || pdu.header.len() != TermReq::LEN || self.heads[peer].iter().any(|h| h.starts_with(quoted));
+        let known = self.maybe_partial(sender, pdu)
+            || self.ambiguous[peer]
+            || pdu.header.len() != TermReq::LEN
+            || self.heads[peer].iter().any(|h| h.starts_with(quoted));
         match quoted.first_chunk() {
             _ if known => {}
             // a PDU of which more was due may be wrong in what is there: its end tells
@@ -268,7 +275,8 @@ impl State {
             PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ => {
                 self.quote(sender, pdu, out);
                 let peer = index(sender.other());
-                if !self.ambiguous[peer] {
+                let unseen = self.maybe_partial(sender, pdu) && !self.faults[peer].has(&pdu.data);
+                if !self.ambiguous[peer] && !unseen {
                     fatal::term(&self.faults[peer], sender, self.term[peer].is_some(), pdu, out);
                 }
             }
@@ -286,10 +294,29 @@ impl State {
         self.session.apply(dir, pdu);
     }
 
-    /// What the text says nothing of: a second ICReq, and data PDUs of no bytes. [TCP-SILENT-02, TCP-SILENT-11, TCP-SILENT-19]
+    /// Whether a terminate request quotes a header of a PDU that is longer than the quote and was not seen: it is judged before its data
+    /// is there, and may never have come as a whole. Headers of data PDUs are too much alike to say that one was seen.
+    fn maybe_partial(&self, sender: Side, term: &Pdu) -> bool {
+        let Ok(h) = PduHead::read(&term.data) else { return false };
+        let theirs = h.ptype().hlen().is_some() && h.ptype().from_host() == (sender == Side::Controller);
+        let data = matches!(h.ptype(), PduType::C2H_DATA | PduType::H2C_DATA);
+        let seen = !data && self.heads[index(sender.other())].iter().any(|seen| term.data.starts_with(seen));
+        theirs && !seen && h.plen() as usize > term.data.len()
+    }
+
+    /// What the text says nothing of: a second ICReq or ICResp, data PDUs of no bytes, and an R2T that asks for none.
+    /// [TCP-SILENT-02, TCP-SILENT-11, TCP-SILENT-16, TCP-SILENT-19]
     fn silent(&mut self, side: Side, pdu: &Pdu) {
-        let again = pdu.ptype() == PduType::IC_REQ && self.session.icreq().is_some();
-        let nothing = matches!(pdu.ptype(), PduType::H2C_DATA | PduType::C2H_DATA) && pdu.data.is_empty();
+        let again = match pdu.ptype() {
+            PduType::IC_REQ => self.session.icreq().is_some(),
+            PduType::IC_RESP => self.session.icresp().is_some(),
+            _ => false,
+        };
+        let nothing = match pdu.ptype() {
+            PduType::H2C_DATA | PduType::C2H_DATA => pdu.data.is_empty(),
+            PduType::R2T => R2t::read(&pdu.header).is_ok_and(|r| r.r2tl() == 0),
+            _ => false,
+        };
         if again || nothing {
             self.faults[index(side)].note_silent(&pdu.header, self.now_ns);
         }
@@ -406,6 +433,9 @@ impl State {
         let success = cqe.status().is_success();
         if let Some(command) = self.session.command(cqe.cid()) {
             let sqe = command.sqe;
+            if success && disables(&sqe) {
+                self.reset_at = command.number;
+            }
             if sqe.fctype() == Some(FabricsType::CONNECT) {
                 self.connected |= success;
                 if success {
@@ -503,4 +533,11 @@ fn misquoted(sender: Side, quoted: &[u8], out: &mut Out) {
     for which in both {
         out.blame(sender, which, format!("{what} with data {data}"), "the header of the PDU that was wrong");
     }
+}
+
+/// A Property Set that clears CC.EN.
+fn disables(sqe: &Sqe) -> bool {
+    let set = PropertySet::from_bytes(*sqe.as_bytes());
+    let property = sqe.fctype() == Some(FabricsType::PROPERTY_SET) && set.ofst() == Property::CC;
+    property && !Cc::read(&set.value().to_le_bytes()).unwrap_or_default().en()
 }

@@ -132,6 +132,13 @@ const TRANSPORT_ERRORS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Retry {
+    /// The association was lost with the command out: whether it may be sent anew. A command that ends every association is not.
+    #[must_use]
+    pub fn after_loss(&mut self) -> bool {
+        self.tried += 1;
+        self.tried <= TRIES
+    }
+
     /// The command ended with `done`. `delays` says that the controller was told to expect the host to wait as CRD says.
     pub fn after(&mut self, done: &Completion, controller: &IdentifyController, delays: bool, now: Instant) -> Verdict {
         let status = done.status();
@@ -216,6 +223,12 @@ mod tests {
         for status in [Status::SUCCESS, Status::LBA_OUT_OF_RANGE, Status::TRANSIENT_TRANSPORT_ERROR.dnr()] {
             assert_eq!(Retry::default().after(&done(status), &c, false, Instant(0)), Verdict::Final, "{status}");
         }
+    }
+
+    #[test]
+    fn a_command_that_ends_every_association_is_given_up() {
+        let mut r = Retry::default();
+        assert_eq!((0..20).filter(|_| r.after_loss()).count(), TRIES as usize);
     }
 
     #[test]

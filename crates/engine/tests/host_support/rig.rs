@@ -90,8 +90,8 @@ impl Rig {
     pub fn answer(&mut self, qid: Qid, b: &[u8]) -> Vec<Vec<u8>> {
         match b[0] {
             0 => return vec![icresp(0, 0, 4096)],
-            // H2CTermReq
-            2 => return Vec::new(),
+            // H2CTermReq, H2CData
+            2 | 6 => return Vec::new(),
             4 => {}
             other => panic!("PDU type {other}"),
         }

@@ -71,7 +71,10 @@ impl<N: Network> HostClient<N> {
                         Verdict::Again(at) => self.rest(at)?,
                     }
                 }
-                Err(ClientError::Host(_)) => {
+                Err(ClientError::Host(why)) => {
+                    if !retry.after_loss() {
+                        return Err(ClientError::Host(why));
+                    }
                     let resend = resend_at(self.network.now(), self.facts().kato_ms);
                     self.reconnect(recovery)?;
                     if qid != Qid::ADMIN {

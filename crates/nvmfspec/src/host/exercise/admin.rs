@@ -114,7 +114,11 @@ fn optional(client: &mut Client) -> Step {
     each(client, "CNS", &list)
 }
 
-/// Retain Asynchronous Event is set, so that reading changes nothing.
+/// Pages that events lead to. [ADM-LOG-11]
+const EVENT_PAGES: [LogPage; 5] =
+    [LogPage::ERROR, LogPage::SMART, LogPage::FIRMWARE_SLOT, LogPage::CHANGED_NAMESPACES, LogPage::ANA];
+
+/// Retain Asynchronous Event is set where there are events, so that reading changes nothing.
 fn logs(client: &mut Client) -> Step {
     let io = client.controller().cntrltype() != ControllerType::DISCOVERY;
     let list: Vec<_> = [
@@ -130,7 +134,7 @@ fn logs(client: &mut Client) -> Step {
     .into_iter()
     .map(|(lid, required, bytes)| {
         let all = lid == LogPage::SMART;
-        let sqe = command::get_log_page(lid, 0, bytes, true);
+        let sqe = command::get_log_page(lid, 0, bytes, EVENT_PAGES.contains(&lid));
         let sqe = if all { sqe.with(|s| s.nsid(Nsid::BROADCAST)) } else { sqe };
         (lid.0, required, sqe, bytes)
     })

@@ -254,7 +254,8 @@ impl Ground {
         let told = format!("{promise}, yet a Write of {} bytes fails with {status} [FAB-IDENT-10]", self.bytes(n));
         let mut least = n;
         while least > 1 {
-            least /= 2;
+            // As much as one H2CData holds is the first guess.
+            least = (u64::from(limit / self.block)).clamp(1, least - 1).max(least / 2);
             if self.long(client, least, 202)?.is_none() {
                 let bytes = self.bytes(least);
                 return Ok(Told::Deviates(format!("{told}; {bytes} bytes go, MAXH2CDATA {limit}, read back equal")));
