@@ -32,8 +32,8 @@ pub enum Reference {
     /// Dynamic controllers, as most targets have them, and every I/O command.
     #[default]
     Plain,
-    /// Static controllers and what the other has not, but none of its optional I/O commands: traffic based keep alive, NVM Subsystem Reset, deletion of single queues, ANA, two
-    /// ports, a referral.
+    /// Static controllers and what the other has not: traffic based keep alive, NVM Subsystem Reset, deletion of single queues, ANA,
+    /// two ports, a referral. None of the other's optional I/O commands.
     Full,
 }
 
