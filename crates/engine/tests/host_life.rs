@@ -117,6 +117,25 @@ fn io_connections_that_go_with_a_reset_are_no_loss() {
 }
 
 #[test]
+fn a_queue_that_a_reset_left_standing_for_a_while_is_asked_for_again() {
+    for (refusals, readies_in_the_end) in [(3, 2), (1000, 1)] {
+        let mut left = refusals;
+        let mut r = up(settings(), |_| None);
+        r.odd = Box::new(move |c| {
+            (c.qid == 1 && c.opc == 0x7f && left > 0).then(|| {
+                left -= 1;
+                Some((0, Status::COMMAND_SEQUENCE_ERROR.dnr().0))
+            })
+        });
+        r.host.reset(r.now);
+        r.sqhd[1] = 0;
+        r.run(Duration::from_secs(5));
+        assert_eq!(readies(&r), readies_in_the_end, "{:?}", r.events);
+        assert_eq!(r.host.is_over(), readies_in_the_end == 1);
+    }
+}
+
+#[test]
 fn a_reset_that_does_not_end() {
     let mut r = up(settings(), |_| None);
     r.odd = Box::new(|c| c.is_property(4, 0x1c).then_some(Some((1, 0))));

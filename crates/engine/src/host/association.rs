@@ -150,6 +150,8 @@ pub struct Association {
     pub(super) suspect: Option<HostError>,
     /// A reset for CSTS.CFS was tried.
     pub(super) cured: bool,
+    /// Until when the controller may take a queue of before a reset for one that stands.
+    pub(super) lingers: Option<Instant>,
     last_sent: Qid,
 }
 
@@ -172,6 +174,7 @@ impl Association {
             leaving: BTreeMap::new(),
             suspect: None,
             cured: false,
+            lingers: None,
             last_sent: Qid::ADMIN,
         }
     }

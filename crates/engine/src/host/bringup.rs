@@ -22,7 +22,7 @@ use nvmf_wire::admin::{Cns, Feature};
 use nvmf_wire::cqe::{ConnectResponse, PropertyGetResponse, QueuesGranted};
 use nvmf_wire::identify::{ControllerType, IdentifyController};
 use nvmf_wire::property::{Cap, Cc, Crto, Csts, Property, Vs};
-use nvmf_wire::{Cntlid, Nsid, Qid, Sqe};
+use nvmf_wire::{Cntlid, Nsid, Qid, Sqe, Status};
 
 use super::association::{Association, Event, Own, Phase};
 use super::command::{connect, connect_data, identify, property_get, property_set, set_features};
@@ -56,6 +56,9 @@ pub(super) enum Step {
 const BEHAVIOR: usize = 512;
 /// The lowest CNTLID that no controller has. [FAB-CNTLID-01]
 const RESERVED_CNTLIDS: Cntlid = Cntlid(0xfff0);
+/// How long after a controller reset an I/O queue is asked for anew where the controller says that it stands. A reset ends it
+/// [FAB-INIT-11], but the end of its connection may be noticed later: Linux then refuses Connect, with DNR.
+pub(super) const LINGER: Duration = Duration::from_secs(2);
 
 impl Step {
     /// For errors.
@@ -162,7 +165,9 @@ impl Association {
     pub(super) fn done(&mut self, step: Step, answer: &Completion, now: Instant) {
         let status = answer.status();
         if !status.is_success() {
+            let stands = status.code() == Status::COMMAND_SEQUENCE_ERROR && self.lingers.is_some_and(|until| now < until);
             match step {
+                Step::Connect(qid) if stands && qid != Qid::ADMIN => self.again = Some((now + self.settings.poll_interval, step)),
                 Step::Connect(qid) => self.fail(HostError::Refused { qid, cqe: answer.cqe }),
                 // Neither is needed to work with the controller.
                 Step::Crto => self.begin(Step::Csts, now),

@@ -4,7 +4,7 @@ use nvmf_seam::Instant;
 use nvmf_wire::{Cid, Opcode, Qid, Sqe, Status};
 
 use super::association::{Association, Event, Own, Phase};
-use super::bringup::Step;
+use super::bringup::{LINGER, Step};
 use super::command;
 use super::service::KeepAlive;
 use crate::tcp::host::{HostConnection, Payload, SubmitError};
@@ -115,6 +115,7 @@ impl Association {
         self.leaving.clear();
         self.facts.io_queues = 0;
         self.facts.identify = None;
+        self.lingers = Some(now + LINGER);
         // What ended is told before what comes, and the closed queues are out of the table before new ones are opened.
         self.pump(now);
         if self.phase == Phase::Resetting {
