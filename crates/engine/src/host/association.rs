@@ -138,7 +138,7 @@ pub struct Association {
     pub(super) queues: BTreeMap<Qid, HostConnection>,
     pub(super) own: BTreeMap<(Qid, Cid), Own>,
     pub(super) events: VecDeque<Event>,
-    /// When a step that looks at CSTS again is due, and when it gives up.
+    /// When a step that looks at CSTS again is due, and when it gives up; or when a queue's connection is opened anew.
     pub(super) again: Option<(Instant, Step)>,
     pub(super) give_up: Instant,
     pub(super) keep_alive: KeepAlive,
@@ -269,7 +269,10 @@ impl Association {
             && at <= now
         {
             self.again = None;
-            self.begin(step, now);
+            match step {
+                Step::Connect(qid) => self.events.push_back(Event::Open(qid)),
+                _ => self.begin(step, now),
+            }
         }
         self.keep_alive_due(now);
         if let Phase::Draining { until } = self.phase

@@ -57,7 +57,7 @@ const BEHAVIOR: usize = 512;
 /// The lowest CNTLID that no controller has. [FAB-CNTLID-01]
 const RESERVED_CNTLIDS: Cntlid = Cntlid(0xfff0);
 /// How long after a controller reset an I/O queue is asked for anew where the controller says that it stands. A reset ends it
-/// [FAB-INIT-11], but the end of its connection may be noticed later: Linux then refuses Connect, with DNR.
+/// [FAB-INIT-11], but the end of its connection may be noticed later: Linux then refuses Connect, with DNR, and closes.
 pub(super) const LINGER: Duration = Duration::from_secs(2);
 
 impl Step {
@@ -167,7 +167,10 @@ impl Association {
         if !status.is_success() {
             let stands = status.code() == Status::COMMAND_SEQUENCE_ERROR && self.lingers.is_some_and(|until| now < until);
             match step {
-                Step::Connect(qid) if stands && qid != Qid::ADMIN => self.again = Some((now + self.settings.poll_interval, step)),
+                Step::Connect(qid) if stands && qid != Qid::ADMIN => {
+                    self.queues.get_mut(&qid).into_iter().for_each(|q| q.close(false));
+                    self.again = Some((now + self.settings.poll_interval, step));
+                }
                 Step::Connect(qid) => self.fail(HostError::Refused { qid, cqe: answer.cqe }),
                 // Neither is needed to work with the controller.
                 Step::Crto => self.begin(Step::Csts, now),
