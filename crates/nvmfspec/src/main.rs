@@ -4,6 +4,7 @@
 //! [`ExitStatus`].
 
 mod bystander;
+mod captured;
 mod completion;
 mod conformance;
 mod control;
@@ -38,6 +39,7 @@ Examples:
   nvmfspec explain TCP-ICREQ-02             what a requirement asks for, and what checks it
   nvmfspec target --fault tcp-r2t-nothing   a target that is wrong in one way, for a host to meet
   nvmfspec host discover --target 10.0.0.5  what a host sees
+  nvmfspec lint run.pcapng                  what both sides of a capture do wrong
 
 Exit status: 0 all well; 1 a check failed or killed the peer; 2 usage;
 3 the peer could not be reached or the harness broke; 4 an expected failure passed.
@@ -59,6 +61,10 @@ enum Command {
     /// Play a host: discover, connect, identify, read, write
     #[command(alias = "initiator")]
     Host(Box<host::HostArgs>),
+    /// Print what a capture file holds, a line a PDU
+    Trace(captured::TraceArgs),
+    /// Find what hosts and controllers do wrong in a capture file
+    Lint(captured::LintArgs),
     /// Play the scripts of one file against a target
     Scenario(Box<scenario::Args>),
     /// Print the script by which a shell completes command lines
@@ -74,6 +80,8 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Host(args) => host::run(*args),
+        Command::Trace(args) => captured::trace(&args),
+        Command::Lint(args) => captured::lint(&args),
         Command::Scenario(args) => scenario::run(*args),
         Command::Target(args) => target::run(*args),
         Command::Completion(args) => completion::run(&args, &mut Cli::command()),

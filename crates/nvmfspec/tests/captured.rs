@@ -1,0 +1,68 @@
+//! `nvmfspec trace` and `nvmfspec lint` on recorded traffic, on traffic of our own, and on what is no capture.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn run(args: &[&str], stdin: Stdio) -> (i32, String, String) {
+    let Output { status, stdout, stderr } =
+        Command::new(env!("CARGO_BIN_EXE_nvmfspec")).args(args).stdin(stdin).output().expect("the program starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (status.code().expect("not ended by a signal"), text(stdout), text(stderr))
+}
+
+fn recorded(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures").join(name)
+}
+
+#[test]
+fn a_recorded_capture_is_shown_and_judged() {
+    let file = recorded("linux-6.12/tcp-abort.pcap.gz");
+    let path = file.to_str().unwrap();
+    let (status, plain, note) = run(&["trace", path], Stdio::null());
+    assert_eq!((status, note.as_str()), (0, ""));
+    assert!(plain.contains(" #0 > ICReq pfv=0 "), "{plain}");
+    assert_eq!(plain.lines().filter(|l| !l.starts_with('#')).count(), plain.lines().count() - 2);
+    // The same from standard input.
+    assert_eq!(run(&["trace", "-"], File::open(&file).unwrap().into()).1, plain);
+    let (_, marked, _) = run(&["trace", "--lint", path], Stdio::null());
+    let (status, found, _) = run(&["lint", path], Stdio::null());
+    let (_, json, _) = run(&["lint", "--json", path], Stdio::null());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let findings = json["findings"].as_array().unwrap();
+    assert_eq!(status, 1);
+    assert!(!findings.is_empty());
+    assert_eq!(found.lines().count(), findings.len() + 1);
+    assert_eq!(marked.lines().count(), plain.lines().count() + findings.len());
+    // What Linux sends in a reserved byte is in the PDU that the finding shows.
+    let first = &findings[0];
+    assert_eq!((first["requirement"].as_str(), first["side"].as_str()), (Some("FAB-PROP-11"), Some("host")));
+    assert_eq!(&first["pdu"].as_str().unwrap()[2 * (8 + 39)..][..2], "5a");
+}
+
+/// The player goes straight to its point, so it skips what a host should do first; the reference target does nothing wrong.
+#[test]
+fn traffic_of_our_own_is_judged_as_any() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let (status, ..) = run(&["conformance", "--world", "sim", "--filter", "io/read/last-block", "--out", out], Stdio::null());
+    assert_eq!(status, 0);
+    let file = dir.path().join("io.read.last-block.pcapng");
+    let (status, json, note) = run(&["lint", "--json", file.to_str().unwrap()], Stdio::null());
+    assert_eq!((status, note.as_str()), (1, ""), "{json}");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let found: Vec<_> = json["findings"].as_array().unwrap().iter().map(|f| (f["side"].as_str(), f["level"].as_str())).collect();
+    assert_eq!(found, [(Some("host"), Some("should"))]);
+    assert_eq!((json["connections"].as_u64(), json["pdus"].as_u64()), (Some(2), Some(19)));
+}
+
+#[test]
+fn what_is_no_capture_is_refused() {
+    for command in ["trace", "lint"] {
+        let (status, out, err) = run(&[command, "/does/not/exist"], Stdio::null());
+        assert_eq!((status, out.as_str()), (3, ""), "{err}");
+        let (status, out, err) = run(&[command, "-"], Stdio::null());
+        assert_eq!((status, out.as_str()), (3, ""));
+        assert!(err.contains("is no capture file"), "{err}");
+    }
+}
