@@ -196,12 +196,14 @@ fn io(seen: &mut Seen) {
     seen.only(Host, "NVM-RW-19", on(&[], protected(5, 8), &[]));
     seen.only(Host, "NVM-RW-21", on(&[], protected(8, 1).with_sgl1(SglDescriptor::default()), &[]));
 
-    // The controller was reset, and the host goes on with its old queue.
-    let mut t = up();
-    let mut q = io_queue(&t);
-    t.now_ns = q.now_ns;
-    set_cc(&mut t, 9, 0x0046_0000);
-    q.now_ns = t.now_ns;
-    q.command(read(0), &[]);
-    seen.only(Host, "FAB-QUEUE-09 RESET-11", vec![t, q]);
+    // The controller was reset, and the host goes on with its old queue; just after it a Read may have been sent before.
+    for (later_ns, breaks) in [(0, ""), (900_000_000, ""), (1_100_000_000, "FAB-QUEUE-09 RESET-11")] {
+        let mut t = up();
+        let mut q = io_queue(&t);
+        t.now_ns = q.now_ns;
+        set_cc(&mut t, 9, 0x0046_0000);
+        q.now_ns = t.now_ns + later_ns;
+        q.command(read(0), &[]);
+        seen.only(Host, breaks, vec![t, q]);
+    }
 }
