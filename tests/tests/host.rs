@@ -1,13 +1,9 @@
 //! The reference host against the reference controller in the simulated world, and over loopback sockets.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nvmf_capture::rules::Judge;
-use nvmf_capture::{Direction, Exchange, Recorder};
 use nvmf_engine::controller::{Hub, HubEvent, NewNamespace, Port};
 use nvmf_engine::host::{HostError, HostSettings, Payload, SubmitError, command};
 use nvmf_engine::store::MemoryStore;
@@ -16,11 +12,12 @@ use nvmf_fabric::{Sim, SimOptions, SimTarget};
 use nvmf_net::target::{Listener, SubsystemConfig};
 use nvmf_net::{ClientError, EmbeddedTarget, HostClient, Notice, RealNetwork, TargetConfig};
 use nvmf_seam::store::Geometry;
-use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError, Side, Tap, TapOutput};
+use nvmf_seam::{Network, Side, Tap, TapOutput};
 use nvmf_wire::admin::LogPage;
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::tcp::Digests;
 use nvmf_wire::{Cntlid, Nsid, Qid, Sqe, Status};
+use nvmfspec_tests::host::{Recorded, pattern};
 
 const SUBNQN: &str = "nqn.2014-08.org.example:subsystem";
 const AT: &str = "192.0.2.1:4420";
@@ -58,73 +55,6 @@ fn up<N: Network>(network: N, settings: HostSettings) -> HostClient<N> {
         Ok(c) => c,
         Err(e) => panic!("{e}"),
     }
-}
-
-/// A network that writes down what passes.
-struct Recorded<N> {
-    inner: N,
-    links: BTreeMap<LinkId, Recorder>,
-}
-
-impl<N: Network> Recorded<N> {
-    fn new(inner: N) -> Self {
-        Self { inner, links: BTreeMap::new() }
-    }
-
-    fn push(&mut self, link: LinkId, dir: Direction, bytes: &[u8]) {
-        let now = self.inner.now().0;
-        if let Some(r) = self.links.get_mut(&link) {
-            r.push(dir, now, bytes.to_vec());
-        }
-    }
-
-    /// What a bystander finds wrong with either side.
-    fn findings(self) -> Vec<String> {
-        let exchange = Exchange { connections: self.links.into_values().map(Recorder::finish).collect() };
-        assert!(!exchange.connections.is_empty());
-        Judge::exchange(&exchange).iter().map(ToString::to_string).collect()
-    }
-}
-
-impl<N: Network> Network for Recorded<N> {
-    fn now(&self) -> Instant {
-        self.inner.now()
-    }
-
-    fn open(&mut self, to: SocketAddr, patience: Duration) -> Result<LinkId, OpenError> {
-        let link = self.inner.open(to, patience)?;
-        self.links.insert(link, Recorder::new("192.0.2.9:40000".parse().unwrap(), to, self.inner.now().0));
-        Ok(link)
-    }
-
-    fn send(&mut self, link: LinkId, bytes: &[u8]) -> Result<(), SendError> {
-        self.push(link, Direction::HostToController, bytes);
-        self.inner.send(link, bytes)
-    }
-
-    fn receive(&mut self, link: LinkId, until: Instant) -> Received {
-        let got = self.inner.receive(link, until);
-        if let Received::Bytes(b) = &got {
-            self.push(link, Direction::ControllerToHost, b);
-        }
-        got
-    }
-
-    fn shutdown(&mut self, link: LinkId) {
-        self.inner.shutdown(link);
-    }
-
-    fn close(&mut self, link: LinkId, reset: bool) {
-        self.inner.close(link, reset);
-    }
-
-    fn sleep(&mut self, until: Instant) {
-        self.inner.sleep(until);
-    }
-}
-
-fn pattern(seed: u64, len: usize) -> Bytes {
-    (0..len).map(|i| (seed as usize + i / 4 * 7 + i) as u8).collect()
 }
 
 fn write_and_read<N: Network>(client: &mut HostClient<N>, qid: Qid, lba: u64, blocks: u32) {

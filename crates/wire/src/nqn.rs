@@ -7,7 +7,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
 
-/// The NQN of every discovery service. [Base 2.0, 4.5]
+/// The NQN of every discovery service. [Base 2.0, 4.5; NQN-15]
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// What stands before the UUID in the second form. [NQN-06]
 pub const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";

@@ -37,6 +37,7 @@ mod store;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use bytes::Bytes;
 use nvmf_spec::{Level, Requirement, Side, req};
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::sqe::FabricsType;
@@ -178,11 +179,11 @@ fn twice(state: &mut State, controllers: &BTreeMap<usize, Known>, event: &Event,
 }
 
 /// Finds the controller that a connection belongs to: its own where it is an Admin Queue, by the Connect data where it is another.
-fn home(state: &mut State, conn: usize, controllers: &BTreeMap<usize, Known>, bytes: &[u8]) {
+fn home(state: &mut State, conn: usize, controllers: &BTreeMap<usize, Known>, bytes: &Bytes) {
     if bytes.first() != Some(&PduType::CAPSULE_CMD.0) || state.session.connect().is_some() {
         return;
     }
-    let Ok(pdu) = Pdu::parse(&bytes::Bytes::copy_from_slice(bytes)) else { return };
+    let Ok(pdu) = Pdu::parse(bytes) else { return };
     let Ok(capsule) = CapsuleCmd::read(&pdu.header) else { return };
     let sqe = Sqe::from_bytes(capsule.sqe());
     if sqe.fctype() != Some(FabricsType::CONNECT) {

@@ -21,8 +21,7 @@ use crate::select::{any_matches, check_prefixes};
 use crate::suite::{Item, Suite};
 use crate::verdict::{CheckResult, Class, Run};
 
-/// The well-known NQN of discovery services. [Base 2.0, 4.5]
-pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+pub use nvmf_wire::nqn::DISCOVERY_NQN;
 
 /// What to run, and how far it may go.
 #[derive(Clone, Debug)]

@@ -68,8 +68,7 @@ pub struct HostTcpSettings {
     pub term_wait: Duration,
 }
 
-/// NQN of every discovery service. [Base 2.0, 4.5; NQN-15]
-pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+pub use nvmf_wire::nqn::DISCOVERY_NQN;
 
 impl HostSettings {
     /// Settings for a subsystem with one I/O queue and everything else as common hosts have it.
