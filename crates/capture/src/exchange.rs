@@ -60,6 +60,8 @@ impl Direction {
 pub struct Event {
     /// When it was complete, nanoseconds: since the epoch in a capture file, since the start of the run when recorded live.
     pub at_ns: u64,
+    /// Number of the frame that completed it, from 1 as Wireshark counts; 0 where there is no capture file.
+    pub frame: u64,
     /// Which way; for [`EventKind::Closed`] the side that closed is the sender.
     pub dir: Direction,
     /// What.
@@ -108,6 +110,29 @@ pub struct Chunk {
     pub dir: Direction,
     /// The bytes.
     pub bytes: Bytes,
+}
+
+/// What carries the capsules of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Transport {
+    /// NVMe/TCP: a TCP connection.
+    #[default]
+    Tcp,
+    /// NVMe/RDMA: two reliable connected queue pairs over RoCEv2.
+    Rdma,
+}
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The host's end.
+    pub client: SocketAddr,
+    /// The controller's end.
+    pub server: SocketAddr,
+    /// When it was opened or first seen, nanoseconds.
+    pub opened_ns: u64,
+    /// What carries its capsules.
+    pub transport: Transport,
 }
 
 /// One TCP connection, hence one queue pair. [NVMe/TCP 1.0, 2; TCP-QUEUE-01]
@@ -167,6 +192,7 @@ pub struct Recorder {
     connection: Connection,
     streams: [Stream; 2],
     last_ns: [u64; 2],
+    frame: u64,
 }
 
 impl Recorder {
@@ -177,15 +203,21 @@ impl Recorder {
             connection: Connection { client, server, opened_ns, events: Vec::new(), chunks: Vec::new() },
             streams: [Stream::default(), Stream::default()],
             last_ns: [opened_ns; 2],
+            frame: 0,
         }
+    }
+
+    /// What comes from now on was completed by this frame of a capture file.
+    pub fn at_frame(&mut self, frame: u64) {
+        self.frame = frame;
     }
 
     /// Takes bytes that went by. Returns the events that they completed.
     pub fn push(&mut self, dir: Direction, at_ns: u64, bytes: impl Into<Bytes>) -> &[Event] {
         let bytes = bytes.into();
         let from = self.connection.events.len();
-        let at_ns = self.clock(dir, at_ns);
-        self.streams[dir.index()].push(&bytes, |kind| self.connection.events.push(Event { at_ns, dir, kind }));
+        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
+        self.streams[dir.index()].push(&bytes, |kind| self.connection.events.push(Event { at_ns, frame, dir, kind }));
         if !bytes.is_empty() {
             self.connection.chunks.push(Chunk { at_ns, dir, bytes });
         }
@@ -195,15 +227,15 @@ impl Recorder {
     /// Notes that `len` bytes went by unseen.
     pub fn gap(&mut self, dir: Direction, at_ns: u64, len: u64) -> &[Event] {
         let from = self.connection.events.len();
-        let at_ns = self.clock(dir, at_ns);
-        self.streams[dir.index()].gap(len, |kind| self.connection.events.push(Event { at_ns, dir, kind }));
+        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
+        self.streams[dir.index()].gap(len, |kind| self.connection.events.push(Event { at_ns, frame, dir, kind }));
         self.connection.events.get(from..).unwrap_or(&[])
     }
 
     /// Notes that the start of the connection was not seen: a gap of unknown length, shown as 0 bytes.
     pub fn missed_start(&mut self, at_ns: u64) {
-        let kind = EventKind::Gap { offset: 0, len: 0 };
-        self.connection.events.push(Event { at_ns, dir: Direction::HostToController, kind });
+        let (kind, frame) = (EventKind::Gap { offset: 0, len: 0 }, self.frame);
+        self.connection.events.push(Event { at_ns, frame, dir: Direction::HostToController, kind });
     }
 
     /// Notes that one direction ended. A reset ends both.
@@ -214,8 +246,8 @@ impl Recorder {
                 self.flush(d, at_ns);
             }
         }
-        let at_ns = self.clock(dir, at_ns);
-        self.connection.events.push(Event { at_ns, dir, kind: EventKind::Closed { reset } });
+        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
+        self.connection.events.push(Event { at_ns, frame, dir, kind: EventKind::Closed { reset } });
         self.connection.events.get(from..).unwrap_or(&[])
     }
 
@@ -243,8 +275,8 @@ impl Recorder {
     }
 
     fn flush(&mut self, dir: Direction, at_ns: u64) {
-        let at_ns = self.clock(dir, at_ns);
-        self.streams[dir.index()].end(|kind| self.connection.events.push(Event { at_ns, dir, kind }));
+        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
+        self.streams[dir.index()].end(|kind| self.connection.events.push(Event { at_ns, frame, dir, kind }));
     }
 
     fn clock(&mut self, dir: Direction, at_ns: u64) -> u64 {

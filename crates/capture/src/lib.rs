@@ -12,6 +12,7 @@
 
 pub mod exchange;
 pub mod file;
+pub mod follow;
 #[rustfmt::skip] // generated
 mod judged;
 mod packet;
@@ -23,8 +24,9 @@ mod tcp;
 pub mod trace;
 mod wireshark;
 
-pub use exchange::{Connection, Direction, Event, EventKind, Exchange, Recorder};
+pub use exchange::{Connection, Direction, Ends, Event, EventKind, Exchange, Recorder, Transport};
 pub use file::{Capture, CaptureError};
+pub use follow::{Follow, Followed, Watcher};
 pub use judged::JUDGED;
 pub use rules::{Finding, Judge};
 pub use session::Session;
