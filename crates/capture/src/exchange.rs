@@ -9,6 +9,7 @@ use bytes::Bytes;
 use nvmf_spec::Side;
 
 use crate::stream::Stream;
+use crate::tls::Notice;
 
 /// Which way bytes went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +97,8 @@ pub enum EventKind {
         /// How many, bytes; 0 where the start of the connection is missing.
         len: u64,
     },
+    /// What TLS below the PDUs says of itself. It is not the PDUs' stream: offsets and pieces do not count it.
+    Tls(Notice),
 }
 
 /// Most bytes that one [`EventKind::Undecodable`] keeps.

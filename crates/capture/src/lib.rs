@@ -21,6 +21,7 @@ pub mod rules;
 pub mod session;
 mod stream;
 mod tcp;
+pub mod tls;
 pub mod trace;
 mod wireshark;
 

@@ -97,6 +97,9 @@ impl Trace {
             EventKind::Gap { offset, len } => {
                 let _ = write!(line, "{len} bytes from {offset} on were not captured");
             }
+            EventKind::Tls(notice) => {
+                let _ = write!(line, "{notice}");
+            }
         }
         line.push('\n');
         if let Some(judge) = &mut self.judge {

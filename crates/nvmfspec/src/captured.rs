@@ -1,15 +1,15 @@
 //! `nvmfspec trace` and `nvmfspec lint`: what a capture file holds, and what the bystander rules find in it.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use nvmf_capture::{Capture, EventKind, Exchange, Finding, Judge, Trace};
+use nvmf_capture::{EventKind, Exchange, Finding, Judge, Trace};
 use nvmf_conformance::ExitStatus;
 use nvmf_conformance::report::printable;
 use nvmf_spec::Level;
 use serde_json::json;
 
+use crate::input::Input;
 use crate::output;
 
 const TRACE: &str = "\
@@ -36,9 +36,8 @@ Exit status: 0 nothing found; 1 something found; 2 usage; 3 the file could not b
 #[derive(clap::Args)]
 #[command(after_help = TRACE)]
 pub struct TraceArgs {
-    /// pcap or pcapng, also compressed by gzip; `-` for standard input
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    input: Input,
     /// Run the bystander rules too
     #[arg(long)]
     lint: bool,
@@ -51,9 +50,8 @@ pub struct TraceArgs {
 #[derive(clap::Args)]
 #[command(after_help = LINT)]
 pub struct LintArgs {
-    /// pcap or pcapng, also compressed by gzip; `-` for standard input
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    input: Input,
     /// Findings as JSON
     #[arg(long)]
     json: bool,
@@ -61,7 +59,7 @@ pub struct LintArgs {
 
 /// Prints a line for each PDU.
 pub fn trace(args: &TraceArgs) -> ExitCode {
-    let capture = match read(&args.file) {
+    let capture = match args.input.capture() {
         Ok(capture) => capture,
         Err(status) => return status,
     };
@@ -79,7 +77,7 @@ pub fn trace(args: &TraceArgs) -> ExitCode {
 
 /// Prints what the rules find.
 pub fn lint(args: &LintArgs) -> ExitCode {
-    let capture = match read(&args.file) {
+    let capture = match args.input.capture() {
         Ok(capture) => capture,
         Err(status) => return status,
     };
@@ -88,21 +86,6 @@ pub fn lint(args: &LintArgs) -> ExitCode {
     let text = if args.json { as_json(exchange, &findings) } else { as_text(exchange, &findings) };
     output::print(&text);
     if findings.is_empty() { ExitStatus::Success.into() } else { ExitStatus::Failed.into() }
-}
-
-/// Reads the file, and says on standard error what is odd about it.
-fn read(path: &Path) -> Result<Capture, ExitCode> {
-    let capture = if path == Path::new("-") { Capture::read(std::io::stdin().lock()) } else { Capture::open(path) };
-    let name = path.display();
-    let capture = capture.map_err(|e| output::refuse(ExitStatus::Harness, &format!("{name}: {e}")))?;
-    for note in capture.notes() {
-        eprintln!("note: {}", printable(&format!("{name}: {note}")));
-    }
-    if capture.connections().is_empty() {
-        let (packets, others) = (capture.packets(), capture.other_connections());
-        eprintln!("note: {name}: no NVMe/TCP in {packets} packets, {others} other TCP connections");
-    }
-    Ok(capture)
 }
 
 fn pdus(exchange: &Exchange) -> usize {

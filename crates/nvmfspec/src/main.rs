@@ -10,6 +10,7 @@ mod conformance;
 mod control;
 mod explain;
 mod host;
+mod input;
 mod list;
 mod output;
 mod place;

@@ -151,6 +151,7 @@ impl State {
                 self.faults[index(side)].blur();
             }
             EventKind::Closed { reset } => self.close(side, *reset, out),
+            EventKind::Tls(_) => {}
         }
     }
 

@@ -79,6 +79,7 @@ impl Fnv {
                 self.number(*offset);
                 self.number(*len);
             }
+            EventKind::Tls(notice) => self.bytes(notice.to_string().as_bytes()),
         }
     }
 }

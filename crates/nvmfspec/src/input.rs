@@ -1,0 +1,59 @@
+//! The capture files that commands read: how they are named on the command line, opened, and what is said when they cannot be.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use nvmf_capture::Capture;
+use nvmf_conformance::ExitStatus;
+use nvmf_conformance::report::printable;
+
+use crate::output;
+
+/// One capture file and how it is read.
+#[derive(clap::Args)]
+pub struct Input {
+    /// pcap or pcapng, also compressed by gzip; `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// How capture files are read, for commands that take several of them. The options that all of them share belong here.
+#[derive(clap::Args)]
+pub struct Reading {}
+
+impl Input {
+    /// Reads all of it into memory; see [`Reading::capture`].
+    pub fn capture(&self) -> Result<Capture, ExitCode> {
+        self.reading.capture(&self.file)
+    }
+}
+
+impl Reading {
+    /// Reads all of `file` into memory, and says on standard error what is odd about it. The error is the status to end with: what is
+    /// wrong was said.
+    pub fn capture(&self, file: &Path) -> Result<Capture, ExitCode> {
+        let name = file.display();
+        let refuse = |e: &dyn std::fmt::Display| output::refuse(ExitStatus::Harness, &format!("{name}: {e}"));
+        let reader = open(file).map_err(|e| refuse(&format!("cannot be read: {e}")))?;
+        let capture = Capture::read(reader).map_err(|e| refuse(&e))?;
+        for note in capture.notes() {
+            eprintln!("note: {}", printable(&format!("{name}: {note}")));
+        }
+        if capture.connections().is_empty() {
+            let (packets, others) = (capture.packets(), capture.other_connections());
+            eprintln!("note: {name}: no NVMe/TCP in {packets} packets, {others} other TCP connections");
+        }
+        Ok(capture)
+    }
+}
+
+fn open(file: &Path) -> std::io::Result<Box<dyn Read>> {
+    if file == Path::new("-") {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(file)?)))
+}
