@@ -16,7 +16,7 @@ use nvmf_wire::{Cntlid, Cqe, Opcode, Qid, Sqe, Status};
 
 use super::known::Enable;
 use super::state::{Mark, State};
-use super::{Out, host};
+use super::{Out, Said, host};
 use crate::session::Command;
 
 /// Why a command has to be refused.
@@ -66,7 +66,7 @@ fn claims(status: Status) -> bool {
     generic.contains(&code) || code == Status::CONNECT_INVALID_PARAMETERS || code == Status::INVALID_QUEUE_IDENTIFIER
 }
 
-pub(super) fn check(state: &State, command: &Command, cqe: &Cqe, who: &str, out: &mut Out) {
+pub(super) fn check(state: &State, command: &Command, cqe: &Cqe, who: Said, out: &mut Out) {
     let sqe = &command.sqe;
     let mark = state.marks.get(&sqe.cid().0).copied().unwrap_or_default();
     let mut causes = Causes::default();
@@ -103,16 +103,16 @@ fn mandatory(state: &State, sqe: &Sqe) -> bool {
     }
 }
 
-fn judge(causes: &[Due], cqe: &Cqe, fabrics: bool, who: &str, out: &mut Out) {
+fn judge(causes: &[Due], cqe: &Cqe, fabrics: bool, who: Said, out: &mut Out) {
     let status = cqe.status();
     let Some(first) = causes.first() else { return };
-    let seen = format!("{who} {}: {}", first.why, status.show(fabrics));
+    let seen = format_args!("{who} {}: {}", first.why, status.show(fabrics));
     let fits = || first.with.iter().map(|s| s.show(fabrics).to_string()).collect::<Vec<_>>().join(" or ");
     if status.is_success() {
         let asked = if first.with.is_empty() { "an error".into() } else { fits() };
-        first.which.iter().for_each(|r| out.add(r, seen.clone(), asked.clone()));
+        first.which.iter().for_each(|r| out.add(r, seen, &asked));
     } else if causes.len() == 1 && !first.with.is_empty() && wrong(first, status) {
-        first.which.iter().for_each(|r| out.add(r, seen.clone(), fits()));
+        first.which.iter().for_each(|r| out.add(r, seen, fits()));
     }
 }
 

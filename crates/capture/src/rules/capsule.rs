@@ -7,15 +7,15 @@ use nvmf_wire::tcp::{ADMIN_IN_CAPSULE, CapsuleCmd, Pdu};
 use nvmf_wire::{Qid, Sqe};
 
 use super::state::State;
-use super::{Out, host};
+use super::{Name, Out, Said, host};
 
 pub(super) fn check(state: &State, pdu: &Pdu, out: &mut Out) {
     let Ok(capsule) = CapsuleCmd::read(&pdu.header) else { return };
     let sqe = Sqe::from_bytes(capsule.sqe());
-    let who = format!("{}, CID {:#06x}", state.session.command_name(&sqe), sqe.cid().0);
+    let who = Name { session: &state.session, sqe: &sqe };
     if state.session.command(sqe.cid()).is_some() {
         let which = if sqe.fctype().is_some() { req::FAB_CMD_09 } else { req::SQE_01 };
-        out.add(which, format!("{who} while a command with that CID is outstanding"), "a CID of its own");
+        out.add(which, format_args!("{who} while a command with that CID is outstanding"), "a CID of its own");
     }
     order(state, &sqe, &who, out);
     reserved(state, &sqe, &who, out);
@@ -27,13 +27,13 @@ pub(super) fn check(state: &State, pdu: &Pdu, out: &mut Out) {
 }
 
 /// Connect first and once, then Fabrics commands until ready; no full queue.
-fn order(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
+fn order(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     let connect = sqe.fctype() == Some(FabricsType::CONNECT);
     if state.trusts(Side::Controller) {
         out.check(
             connect || state.connected,
             req::TCP_CONN_03,
-            format!("{who} before Connect is answered with success"),
+            format_args!("{who} before Connect is answered with success"),
             "Connect first",
         );
     }
@@ -47,13 +47,13 @@ fn order(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
                 FabricsType::AUTHENTICATION_RECEIVE,
                 FabricsType::DISCONNECT,
             ];
-            out.check(!io || everywhere.contains(&f), req::FAB_CMD_05, format!("{who} on an I/O queue"), "the Admin Queue");
+            out.check(!io || everywhere.contains(&f), req::FAB_CMD_05, format_args!("{who} on an I/O queue"), "the Admin Queue");
         }
         None if !io && state.connected && state.trusts(Side::Controller) => {
             out.check(
                 state.known.ready,
                 req::FAB_QUEUE_08,
-                format!("{who} before CSTS.RDY was read as 1"),
+                format_args!("{who} before CSTS.RDY was read as 1"),
                 "only Fabrics commands",
             );
         }
@@ -65,20 +65,20 @@ fn order(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
     {
         let open = (state.session.submitted() + 1).saturating_sub(head);
         for which in [req::SQE_42, req::FAB_SQFC_15] {
-            let seen = format!("{who} makes {open} capsules not covered by SQHD");
-            out.check(open < size, which, seen, format!("fewer than {size}, the queue size"));
+            let seen = format_args!("{who} makes {open} capsules not covered by SQHD");
+            out.check(open < size, which, seen, format_args!("fewer than {size}, the queue size"));
         }
     }
 }
 
-fn reserved(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
+fn reserved(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     let bytes = sqe.as_bytes();
     let psdt = sqe.psdt();
     if sqe.fctype().is_some() {
-        out.check(psdt == 1, req::FAB_CMD_08, format!("{who} with PSDT {psdt}"), "01b");
+        out.check(psdt == 1, req::FAB_CMD_08, format_args!("{who} with PSDT {psdt}"), "01b");
     } else {
-        out.check(psdt == 1, req::SQE_04, format!("{who} with PSDT {psdt}"), "01b");
-        out.check(sqe.mptr() == 0, req::SQE_19, format!("{who} with MPTR {:#x}", sqe.mptr()), "0, it is reserved");
+        out.check(psdt == 1, req::SQE_04, format_args!("{who} with PSDT {psdt}"), "01b");
+        out.check(sqe.mptr() == 0, req::SQE_19, format_args!("{who} with MPTR {:#x}", sqe.mptr()), "0, it is reserved");
     }
     let (layout, known) = state.session.layout_of(sqe);
     if !known {
@@ -96,24 +96,29 @@ fn reserved(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
         Some(_) => req::FAB_CMD_10,
         None => req::SQE_11,
     };
-    out.add(which, format!("{who} with {value:#04x} in byte {at}"), "0 in what is reserved");
+    out.add(which, format_args!("{who} with {value:#04x} in byte {at}"), "0 in what is reserved");
 }
 
 /// One descriptor, of one of two kinds, that says where the data is. [NVMe/TCP 1.0, 3.3.2]
-fn sgl(state: &State, sqe: &Sqe, pdu: &Pdu, who: &str, out: &mut Out) {
+fn sgl(state: &State, sqe: &Sqe, pdu: &Pdu, who: Said, out: &mut Out) {
     let sgl = sqe.sgl1();
     let data = pdu.data.len() as u64;
     let admin = state.session.is_admin() || sqe.fctype().is_some();
     if admin {
         let most = u64::from(ADMIN_IN_CAPSULE);
-        out.check(data <= most, req::TCP_CAPSULE_02, format!("{who} with {data} bytes in capsule"), format!("{most} at most"));
+        out.check(
+            data <= most,
+            req::TCP_CAPSULE_02,
+            format_args!("{who} with {data} bytes in capsule"),
+            format_args!("{most} at most"),
+        );
     }
     if sgl.len() > 0 {
         let kind = sgl.kind().0;
         out.check(
             sgl.is_in_capsule() || sgl.is_transport(),
             if kind == 0 { req::TCP_SGL_04 } else { req::TCP_SGL_05 },
-            format!("{who} with SGL descriptor {:02x}h", sgl.id()),
+            format_args!("{who} with SGL descriptor {:02x}h", sgl.id()),
             "01h for data in capsule, 5Ah for a buffer",
         );
     }
@@ -122,42 +127,47 @@ fn sgl(state: &State, sqe: &Sqe, pdu: &Pdu, who: &str, out: &mut Out) {
         out.check(
             end == data,
             req::TCP_CAPSULE_10,
-            format!("{who} with {data} bytes in capsule, its SGL ends at {end}"),
+            format_args!("{who} with {data} bytes in capsule, its SGL ends at {end}"),
             "the same",
         );
     } else if data > 0 {
         out.add(
             req::TCP_CAPSULE_10,
-            format!("{who} with {data} bytes in capsule that no SGL describes"),
+            format_args!("{who} with {data} bytes in capsule that no SGL describes"),
             "nothing undefined behind the SQE",
         );
     }
     let rest = sgl.as_bytes().get(12..15).is_some_and(|b| b.iter().any(|b| *b != 0));
     let described = sgl.is_in_capsule() || sgl.is_transport();
-    out.check(!(described && rest), req::SGL_16, format!("{who}: bytes 14:12 of its SGL descriptor are set"), "0");
+    out.check(!(described && rest), req::SGL_16, format_args!("{who}: bytes 14:12 of its SGL descriptor are set"), "0");
     out.check(
         !(sgl.is_transport() && sgl.addr() != 0),
         req::SGL_16,
-        format!("{who}: transport SGL with address {:#x}", sgl.addr()),
+        format_args!("{who}: transport SGL with address {:#x}", sgl.addr()),
         "0",
     );
 }
 
 fn connect(sqe: &Sqe, pdu: &Pdu, out: &mut Out) {
     let c = Connect::from_bytes(*sqe.as_bytes());
-    out.check(c.recfmt() == 0, req::FAB_CONNECT_05, format!("RECFMT {}", c.recfmt()), "0");
+    out.check(c.recfmt() == 0, req::FAB_CONNECT_05, format_args!("RECFMT {}", c.recfmt()), "0");
     out.check(c.qid().0 != 0xffff, req::FAB_CONNECT_06, "QID FFFFh", "0 to FFFEh");
     let admin = c.qid() == Qid::ADMIN;
     out.check(c.sqsize().0 > 0, req::FAB_QUEUE_13, "SQSIZE 0, one entry", "two entries at least");
-    out.check(!admin || c.prio() == 0, req::FAB_CONNECT_10, format!("priority class {} on the Admin Queue", c.prio()), "0");
-    out.check(admin || c.kato() == 0, req::FAB_CONNECT_14, format!("KATO {} on an I/O queue", c.kato()), "0, it is reserved there");
+    out.check(!admin || c.prio() == 0, req::FAB_CONNECT_10, format_args!("priority class {} on the Admin Queue", c.prio()), "0");
+    out.check(
+        admin || c.kato() == 0,
+        req::FAB_CONNECT_14,
+        format_args!("KATO {} on an I/O queue", c.kato()),
+        "0, it is reserved there",
+    );
     let len = sqe.sgl1().len() as usize;
-    out.check(len == ConnectData::LEN, req::FAB_CONNECT_17, format!("Connect with {len} bytes of data"), "1024");
+    out.check(len == ConnectData::LEN, req::FAB_CONNECT_17, format_args!("Connect with {len} bytes of data"), "1024");
     if let Ok(d) = ConnectData::read(&pdu.data) {
         out.check(d.hostid() != [0; 16], req::FAB_CONNECT_19, "HOSTID 0", "not zero");
         let used = nvmf_wire::layout::Structure::bytes(&d);
         if let Some(at) = <ConnectData as nvmf_wire::Structure>::LAYOUT.reserved_set(used) {
-            out.add(req::FAB_CONNECT_17, format!("Connect data with byte {at} set"), "0 in what is reserved");
+            out.add(req::FAB_CONNECT_17, format_args!("Connect data with byte {at} set"), "0 in what is reserved");
         }
     }
 }

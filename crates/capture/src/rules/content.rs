@@ -7,10 +7,10 @@ use nvmf_wire::{Cqe, IdentifyController, IdentifyNamespace, Opcode, Sqe, Structu
 
 use super::known::Counted;
 use super::state::State;
-use super::{Out, discovery, feature, identify, log, namespace};
+use super::{Out, Said, discovery, feature, identify, log, namespace};
 
 /// Judges the data of a command that succeeded.
-pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Out) {
+pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: Said, out: &mut Out) {
     let Some(data) = state.answers.get(sqe.cid().0).filter(|_| cqe.status().is_success() && sqe.fctype().is_none()) else { return };
     match sqe.opc() {
         Opcode::IDENTIFY => {

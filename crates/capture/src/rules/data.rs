@@ -5,7 +5,7 @@ use nvmf_wire::sqe::{Direction as DataDirection, FabricsType, Opcode};
 use nvmf_wire::tcp::{C2hData, H2cData, Pdu, R2t};
 
 use super::state::State;
-use super::{Out, name};
+use super::{Out, Said, name};
 use crate::session::Command;
 
 pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {
@@ -14,7 +14,7 @@ pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {
     out.check(
         u64::from(d.datal()) == len,
         req::TCP_C2H_01,
-        format!("C2HData with DATAL {} and {len} bytes", d.datal()),
+        format_args!("C2HData with DATAL {} and {len} bytes", d.datal()),
         "the same",
     );
     out.check(d.last() || !d.success(), req::TCP_C2H_14, "C2HData with SUCCESS but not LAST_PDU", "SUCCESS only in the last one");
@@ -22,7 +22,7 @@ pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {
         if state.trusts(Side::Host) {
             out.add(
                 req::TCP_C2H_30,
-                format!("C2HData for CID {:#06x}, {}", d.cccid().0, past(state, d.cccid().0)),
+                format_args!("C2HData for CID {:#06x}, {}", d.cccid().0, past(state, d.cccid().0)),
                 "the CID of the command that owns the buffer",
             );
         }
@@ -30,11 +30,11 @@ pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {
     };
     let who = name(&state.session, command);
     let to_host = matches!(command.direction(), DataDirection::ControllerToHost | DataDirection::Both);
-    out.check(to_host, req::SQE_21, format!("C2HData for {who}"), "data only the way its opcode says");
+    out.check(to_host, req::SQE_21, format_args!("C2HData for {who}"), "data only the way its opcode says");
     if command.c2h.last {
-        out.add(req::TCP_C2H_09, format!("C2HData for {who} behind the one with LAST_PDU"), "LAST_PDU in the last one only");
+        out.add(req::TCP_C2H_09, format_args!("C2HData for {who} behind the one with LAST_PDU"), "LAST_PDU in the last one only");
     }
-    let seen = format!("C2HData for {who} with DATAO {}", d.datao());
+    let seen = format_args!("C2HData for {who} with DATAO {}", d.datao());
     if command.c2h.pdus == 0 {
         out.check(d.datao() == 0, req::TCP_C2H_02, seen, "0 in the first");
     } else {
@@ -42,7 +42,7 @@ pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {
             d.datao() == command.c2h.next,
             req::TCP_C2H_03,
             seen,
-            format!("{}, right behind the one before", command.c2h.next),
+            format_args!("{}, right behind the one before", command.c2h.next),
         );
     }
     let end = u64::from(d.datao()) + u64::from(d.datal());
@@ -50,8 +50,8 @@ pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {
         out.check(
             end <= u64::from(buffer),
             req::TCP_C2H_01,
-            format!("C2HData for {who} up to byte {end}"),
-            format!("within its buffer of {buffer}"),
+            format_args!("C2HData for {who} up to byte {end}"),
+            format_args!("within its buffer of {buffer}"),
         );
     }
     aligned(command, (d.datao(), req::TCP_C2H_32), (d.datal(), req::TCP_C2H_33), "C2HData", end, out);
@@ -69,14 +69,14 @@ fn aligned(
     end: u64,
     out: &mut Out,
 ) {
-    out.check(offset.is_multiple_of(4), of, format!("{what} with offset {offset}"), "a multiple of 4");
+    out.check(offset.is_multiple_of(4), of, format_args!("{what} with offset {offset}"), "a multiple of 4");
     let odd_end = command.length().is_some_and(|l| !l.is_multiple_of(4) && u64::from(l) == end);
-    out.check(len.is_multiple_of(4) || odd_end, on, format!("{what} with length {len}"), "a multiple of 4");
+    out.check(len.is_multiple_of(4) || odd_end, on, format_args!("{what} with length {len}"), "a multiple of 4");
 }
 
 /// Data that a successful command moved outside its capsule reaches the end of its buffer; not so where the buffer is an
 /// allocation that the data may be shorter than.
-pub(super) fn full(command: &Command, moved: u64, who: &str, which: &'static Requirement, out: &mut Out) {
+pub(super) fn full(command: &Command, moved: u64, who: Said, which: &'static Requirement, out: &mut Out) {
     let allocation = match command.sqe.fctype() {
         Some(f) => f == FabricsType::AUTHENTICATION_RECEIVE,
         None => command.sqe.opc() == Opcode::SECURITY_RECEIVE,
@@ -85,8 +85,8 @@ pub(super) fn full(command: &Command, moved: u64, who: &str, which: &'static Req
         out.check(
             moved >= u64::from(buffer),
             which,
-            format!("{who} succeeds with {moved} bytes moved"),
-            format!("all {buffer} of its buffer"),
+            format_args!("{who} succeeds with {moved} bytes moved"),
+            format_args!("all {buffer} of its buffer"),
         );
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn r2t(state: &State, pdu: &Pdu, out: &mut Out) {
         if state.trusts(Side::Host) {
             out.add(
                 req::TCP_R2T_18,
-                format!("R2T for CID {:#06x}, {}", r.cccid().0, past(state, r.cccid().0)),
+                format_args!("R2T for CID {:#06x}, {}", r.cccid().0, past(state, r.cccid().0)),
                 "the CID of the command that owns the buffer",
             );
         }
@@ -110,8 +110,8 @@ pub(super) fn r2t(state: &State, pdu: &Pdu, out: &mut Out) {
     let who = name(&state.session, command);
     let from_host = matches!(command.direction(), DataDirection::HostToController | DataDirection::Both);
     let has_buffer = from_host && !command.sqe.sgl1().is_in_capsule();
-    out.check(has_buffer, req::TCP_R2T_18, format!("R2T for {who}"), "a command with data in a buffer of the host");
-    let seen = format!("R2T for {who} with R2TO {}", r.r2to());
+    out.check(has_buffer, req::TCP_R2T_18, format_args!("R2T for {who}"), "a command with data in a buffer of the host");
+    let seen = format_args!("R2T for {who} with R2TO {}", r.r2to());
     if command.r2t_next == 0 && command.r2ts.is_empty() && command.h2c.pdus == 0 {
         out.check(r.r2to() == 0, req::TCP_R2T_02, seen, "0 in the first");
     } else {
@@ -119,7 +119,7 @@ pub(super) fn r2t(state: &State, pdu: &Pdu, out: &mut Out) {
             r.r2to() == command.r2t_next,
             req::TCP_R2T_03,
             seen,
-            format!("{}, right behind the one before", command.r2t_next),
+            format_args!("{}, right behind the one before", command.r2t_next),
         );
     }
     let end = u64::from(r.r2to()) + u64::from(r.r2tl());
@@ -127,14 +127,19 @@ pub(super) fn r2t(state: &State, pdu: &Pdu, out: &mut Out) {
         out.check(
             end <= u64::from(buffer),
             req::TCP_R2T_04,
-            format!("R2T for {who} up to byte {end}"),
-            format!("within its buffer of {buffer}"),
+            format_args!("R2T for {who} up to byte {end}"),
+            format_args!("within its buffer of {buffer}"),
         );
     }
     aligned(command, (r.r2to(), req::TCP_R2T_20), (r.r2tl(), req::TCP_R2T_21), "R2T", end, out);
     if let Some(most) = state.session.icreq().map(|q| q.maxr2t().count()) {
         let now = command.r2ts.len() as u64 + 1;
-        out.check(now <= most, req::TCP_R2T_10, format!("{now} R2Ts outstanding for {who}"), format!("{most} at most, by MAXR2T"));
+        out.check(
+            now <= most,
+            req::TCP_R2T_10,
+            format_args!("{now} R2Ts outstanding for {who}"),
+            format_args!("{most} at most, by MAXR2T"),
+        );
     }
 }
 
@@ -144,15 +149,15 @@ pub(super) fn h2c(state: &State, pdu: &Pdu, out: &mut Out) {
     out.check(
         u64::from(d.datal()) == len,
         req::TCP_H2C_24,
-        format!("H2CData with DATAL {} and {len} bytes", d.datal()),
+        format_args!("H2CData with DATAL {} and {len} bytes", d.datal()),
         "the same",
     );
     if let Some(most) = state.session.icresp().map(|r| r.maxh2cdata()) {
         out.check(
             d.datal() <= most,
             req::TCP_H2C_09,
-            format!("H2CData with DATAL {}", d.datal()),
-            format!("{most} at most, by MAXH2CDATA"),
+            format_args!("H2CData with DATAL {}", d.datal()),
+            format_args!("{most} at most, by MAXH2CDATA"),
         );
     }
     let Some(command) = state.session.command(d.cccid()) else { return h2c_late(state, &d, out) };
@@ -163,25 +168,25 @@ pub(super) fn h2c(state: &State, pdu: &Pdu, out: &mut Out) {
     out.check(
         place == 0,
         req::TCP_R2T_07,
-        format!("H2CData for {who} with TTAG {:#06x}", d.ttag()),
+        format_args!("H2CData for {who} with TTAG {:#06x}", d.ttag()),
         "R2Ts of one command served in their order",
     );
     let due = window.r2to.wrapping_add(window.sent);
     let which = if window.sent == 0 { req::TCP_H2C_07 } else { req::TCP_H2C_08 };
-    out.check(d.datao() == due, which, format!("H2CData for {who} with DATAO {}", d.datao()), due.to_string());
+    out.check(d.datao() == due, which, format_args!("H2CData for {who} with DATAO {}", d.datao()), due.to_string());
     let sent = u64::from(window.sent) + u64::from(d.datal());
     let all = u64::from(window.r2tl);
-    out.check(sent <= all, req::TCP_H2C_08, format!("{sent} bytes for an R2T of {all}, {who}"), "R2TL bytes");
+    out.check(sent <= all, req::TCP_H2C_08, format_args!("{sent} bytes for an R2T of {all}, {who}"), "R2TL bytes");
     out.check(
         d.last() || sent < all,
         req::TCP_H2C_12,
-        format!("H2CData for {who} ends its R2T without LAST_PDU"),
+        format_args!("H2CData for {who} ends its R2T without LAST_PDU"),
         "LAST_PDU in the last one",
     );
     out.check(
         !d.last() || sent >= all,
         req::TCP_H2C_13,
-        format!("LAST_PDU after {sent} of {all} bytes, {who}"),
+        format_args!("LAST_PDU after {sent} of {all} bytes, {who}"),
         "LAST_PDU in the last one only",
     );
     let end = u64::from(d.datao()) + u64::from(d.datal());
@@ -194,13 +199,13 @@ fn h2c_late(state: &State, d: &H2cData, out: &mut Out) {
     if !crossing && state.trusts(Side::Controller) {
         out.add(
             req::TCP_H2C_04,
-            format!("H2CData for CID {:#06x}, {}", d.cccid().0, past(state, d.cccid().0)),
+            format_args!("H2CData for CID {:#06x}, {}", d.cccid().0, past(state, d.cccid().0)),
             "data only for an R2T",
         );
     }
 }
 
-fn h2c_unasked(state: &State, d: &H2cData, who: &str, out: &mut Out) {
+fn h2c_unasked(state: &State, d: &H2cData, who: Said, out: &mut Out) {
     if !state.trusts(Side::Controller) {
         return;
     }
@@ -210,14 +215,14 @@ fn h2c_unasked(state: &State, d: &H2cData, who: &str, out: &mut Out) {
             let owner = name(&state.session, c);
             out.add(
                 req::TCP_H2C_25,
-                format!("H2CData for {who} with TTAG {:#06x}", d.ttag()),
-                format!("CCCID of {owner}, whose R2T it was"),
+                format_args!("H2CData for {who} with TTAG {:#06x}", d.ttag()),
+                format_args!("CCCID of {owner}, whose R2T it was"),
             );
         }
         None => {
             out.add(
                 req::TCP_H2C_04,
-                format!("H2CData for {who} with TTAG {:#06x}, of no outstanding R2T", d.ttag()),
+                format_args!("H2CData for {who} with TTAG {:#06x}, of no outstanding R2T", d.ttag()),
                 "data only for an R2T",
             );
         }

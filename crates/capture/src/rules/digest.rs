@@ -11,22 +11,22 @@ pub(super) fn check(session: &Session, pdu: &Pdu, out: &mut Out) {
     if let Some(on) = session.digests() {
         if ptype.takes_hdgst() {
             let which = if on.header { req::TCP_DGST_05 } else { req::TCP_DGST_08 };
-            let seen = format!("{ptype} with HDGSTF {}", u8::from(head.hdgstf()));
+            let seen = format_args!("{ptype} with HDGSTF {}", u8::from(head.hdgstf()));
             out.check(head.hdgstf() == on.header, which, seen, u8::from(on.header).to_string());
         }
         // The text gives no value of DDGSTF for a CapsuleCmd without data where data digests are on.
         let judged = ptype.takes_ddgst() && (ptype != PduType::CAPSULE_CMD || !pdu.data.is_empty() || !on.data);
         if judged {
             let which = if on.data { req::TCP_DGST_13 } else { req::TCP_DGST_15 };
-            let seen = format!("{ptype} with DDGSTF {}", u8::from(head.ddgstf()));
+            let seen = format_args!("{ptype} with DDGSTF {}", u8::from(head.ddgstf()));
             out.check(head.ddgstf() == on.data, which, seen, u8::from(on.data).to_string());
         }
     }
     if let Some(d) = pdu.hdgst {
-        out.check(pdu.hdgst_ok(), req::TCP_DGST_06, format!("HDGST {} of {ptype}", hex(d)), hex(crc32c(&pdu.header)));
+        out.check(pdu.hdgst_ok(), req::TCP_DGST_06, format_args!("HDGST {} of {ptype}", hex(d)), hex(crc32c(&pdu.header)));
     }
     if let Some(d) = pdu.ddgst {
-        out.check(pdu.ddgst_ok(), req::TCP_DGST_16, format!("DDGST {} of {ptype}", hex(d)), hex(crc32c(&pdu.data)));
+        out.check(pdu.ddgst_ok(), req::TCP_DGST_16, format_args!("DDGST {} of {ptype}", hex(d)), hex(crc32c(&pdu.data)));
     }
     padding(session, pdu, out);
 }
@@ -52,26 +52,26 @@ fn padding(session: &Session, pdu: &Pdu, out: &mut Out) {
     if pdo < data_at {
         return out.add(
             req::TCP_CH_05,
-            format!("{ptype} with data and PDO {pdo}"),
-            format!("{data_at} or more, where the data starts"),
+            format_args!("{ptype} with data and PDO {pdo}"),
+            format_args!("{data_at} or more, where the data starts"),
         );
     }
     if let Some(at) = pdu.pad.iter().position(|b| *b != 0) {
         let value = pdu.pad.get(at).copied().unwrap_or(0);
-        out.add(req::TCP_PAD_04, format!("{ptype} with {value:#04x} in byte {at} of PAD"), "zero");
+        out.add(req::TCP_PAD_04, format_args!("{ptype} with {value:#04x} in byte {at} of PAD"), "zero");
     }
     // More than 128 bytes cannot be asked for; that itself is judged at ICReq and ICResp.
     let Some(units) = units.filter(|u| *u <= 31) else { return };
     let align = (usize::from(units) + 1) * 4;
     if !pdo.is_multiple_of(align) {
-        out.add(which, format!("{ptype} with PDO {pdo}"), format!("a multiple of {align}"));
+        out.add(which, format_args!("{ptype} with PDO {pdo}"), format_args!("a multiple of {align}"));
     } else {
         let least = data_at.next_multiple_of(align);
         out.check(
             pdo == least,
             req::TCP_PAD_03,
-            format!("{ptype} with PDO {pdo}"),
-            format!("{least}, with no more PAD than needed"),
+            format_args!("{ptype} with PDO {pdo}"),
+            format_args!("{least}, with no more PAD than needed"),
         );
     }
 }

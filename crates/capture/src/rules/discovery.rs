@@ -11,20 +11,20 @@ use nvmf_wire::{Cntlid, Structure};
 
 use super::identify::{V2_0, ascii};
 use super::state::State;
-use super::{Out, host};
+use super::{Out, Said, host};
 
 /// Judges `data`, which lies at `offset` of the page.
-pub(super) fn log(state: &State, offset: u64, data: &[u8], who: &str, out: &mut Out) {
+pub(super) fn log(state: &State, offset: u64, data: &[u8], who: Said, out: &mut Out) {
     let mut records = state.known.records;
     if offset == 0 && data.len() >= 16 {
         let header = <DiscoveryHeader as Structure>::with_bytes(data);
         records = Some(header.numrec());
         for which in [req::DISC_LOG_07, req::ADM_LOG_39] {
-            out.check(header.recfmt() == 0, which, format!("{who}: RECFMT {}", header.recfmt()), "0");
+            out.check(header.recfmt() == 0, which, format_args!("{who}: RECFMT {}", header.recfmt()), "0");
         }
         let set = DiscoveryHeader::LAYOUT.reserved_set(header.as_bytes());
         if let Some(at) = set {
-            out.add(req::DISC_LOG_07, format!("{who}: header with byte {at} set"), "0 in what is reserved");
+            out.add(req::DISC_LOG_07, format_args!("{who}: header with byte {at} set"), "0 in what is reserved");
         }
     }
     // What lies behind the last record is undefined.
@@ -36,32 +36,32 @@ pub(super) fn log(state: &State, offset: u64, data: &[u8], who: &str, out: &mut 
         && let Some(entry) =
             usize::try_from(at - offset).ok().and_then(|from| data.get(from..)).and_then(|b| DiscoveryEntry::read(b).ok())
     {
-        one(state, &entry, &format!("{who}: record {}", at / unit - 1), out);
+        one(state, &entry, &format_args!("{who}: record {}", at / unit - 1), out);
         entries.push(entry);
         at += unit;
     }
     models(&entries, who, out);
 }
 
-fn one(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
+fn one(state: &State, e: &DiscoveryEntry, who: Said, out: &mut Out) {
     let (trtype, adrfam, kind) = (e.trtype().0, e.adrfam().0, e.subtype().0);
-    out.check((1..=3).contains(&trtype), req::DISC_LOG_12, format!("{who}: TRTYPE {trtype}"), "1 to 3");
-    out.check((1..=4).contains(&adrfam), req::DISC_LOG_13, format!("{who}: ADRFAM {adrfam}"), "1 to 4");
-    out.check((1..=3).contains(&kind), req::DISC_LOG_14, format!("{who}: SUBTYPE {kind}"), "1 or 2, or 3 of later revisions");
-    out.check(e.treq_secure() != 3, req::DISC_LOG_15, format!("{who}: TREQ bits 1:0 11b"), "00b to 10b");
+    out.check((1..=3).contains(&trtype), req::DISC_LOG_12, format_args!("{who}: TRTYPE {trtype}"), "1 to 3");
+    out.check((1..=4).contains(&adrfam), req::DISC_LOG_13, format_args!("{who}: ADRFAM {adrfam}"), "1 to 4");
+    out.check((1..=3).contains(&kind), req::DISC_LOG_14, format_args!("{who}: SUBTYPE {kind}"), "1 or 2, or 3 of later revisions");
+    out.check(e.treq_secure() != 3, req::DISC_LOG_15, format_args!("{who}: TREQ bits 1:0 11b"), "00b to 10b");
     let id = e.cntlid().0;
     let valid = !(0xfff0..Cntlid::ANY_STATIC.0).contains(&id);
-    out.check(valid, req::DISC_LOG_18, format!("{who}: CNTLID {id:#06x}"), "0 to FFEFh, FFFEh or FFFFh");
+    out.check(valid, req::DISC_LOG_18, format_args!("{who}: CNTLID {id:#06x}"), "0 to FFEFh, FFFEh or FFFFh");
     for which in [req::DISC_LOG_19, req::ADM_LOG_39] {
-        out.check(e.asqsz() >= 32, which, format!("{who}: ASQSZ {}", e.asqsz()), "32 at least");
+        out.check(e.asqsz() >= 32, which, format_args!("{who}: ASQSZ {}", e.asqsz()), "32 at least");
     }
     name(state, e, who, out);
-    ascii(e.as_bytes().get(32..64).unwrap_or(&[]), &format!("{who}: TRSVCID"), req::DISC_LOG_21, out);
-    ascii(e.as_bytes().get(512..768).unwrap_or(&[]), &format!("{who}: TRADDR"), req::DISC_LOG_21, out);
+    ascii(e.as_bytes().get(32..64).unwrap_or(&[]), &format_args!("{who}: TRSVCID"), req::DISC_LOG_21, out);
+    ascii(e.as_bytes().get(512..768).unwrap_or(&[]), &format_args!("{who}: TRADDR"), req::DISC_LOG_21, out);
     let reserved = DiscoveryEntry::LAYOUT.reserved_set(e.as_bytes());
     if let Some(at) = reserved {
         let which = if at == 3 { req::DISC_LOG_16 } else { req::DISC_LOG_25 };
-        out.add(which, format!("{who}: byte {at} has a reserved bit"), "0");
+        out.add(which, format_args!("{who}: byte {at} has a reserved bit"), "0");
     }
     let address = e.traddr();
     let right = match e.adrfam() {
@@ -70,13 +70,13 @@ fn one(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
         AddressFamily::IPV6 => address.as_str().split('%').next().unwrap_or_default().parse::<Ipv6Addr>().is_ok(),
         _ => true,
     };
-    out.check(right, req::DISC_LOG_22, format!("{who}: TRADDR {:?}", address.as_str()), "an address of its family");
+    out.check(right, req::DISC_LOG_22, format_args!("{who}: TRADDR {:?}", address.as_str()), "an address of its family");
     if e.trtype() == TransportType::TCP {
         tcp(e, who, out);
     }
 }
 
-fn name(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
+fn name(state: &State, e: &DiscoveryEntry, who: Said, out: &mut Out) {
     let field = e.as_bytes().get(256..512).unwrap_or(&[]);
     let end = field.iter().position(|b| *b == 0);
     let text = field.get(..end.unwrap_or(field.len())).unwrap_or(&[]);
@@ -84,21 +84,21 @@ fn name(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
     out.check(
         good,
         req::NQN_01,
-        format!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)),
+        format_args!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)),
         "a name in UTF-8, ended by a NUL",
     );
-    out.check(text.len() <= 223, req::NQN_02, format!("{who}: SUBNQN has {} bytes", text.len()), "223 at most");
+    out.check(text.len() <= 223, req::NQN_02, format_args!("{who}: SUBNQN has {} bytes", text.len()), "223 at most");
     out.check(
         !host::own_domain(text),
         req::NQN_05,
-        format!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)),
+        format_args!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)),
         "another domain than org.nvmexpress",
     );
     if good {
         out.check(
             text.starts_with(b"nqn."),
             req::NQN_03,
-            format!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)),
+            format_args!("{who}: SUBNQN is {:?}", String::from_utf8_lossy(text)),
             "nqn. at its head",
         );
     }
@@ -106,30 +106,35 @@ fn name(state: &State, e: &DiscoveryEntry, who: &str, out: &mut Out) {
     if e.subtype() == SubsystemType::REFERRAL && state.known.until(V2_0) {
         for which in [req::DISC_LOG_20, req::ADM_LOG_39] {
             let well_known = text == DISCOVERY_NQN.as_bytes();
-            out.check(well_known, which, format!("{who}: a referral to {:?}", String::from_utf8_lossy(text)), DISCOVERY_NQN);
+            out.check(well_known, which, format_args!("{who}: a referral to {:?}", String::from_utf8_lossy(text)), DISCOVERY_NQN);
         }
     }
 }
 
-fn tcp(e: &DiscoveryEntry, who: &str, out: &mut Out) {
+fn tcp(e: &DiscoveryEntry, who: Said, out: &mut Out) {
     let port = e.trsvcid();
     let decimal = port.as_str().parse::<u16>().is_ok_and(|p| p != 0) && port.as_str().bytes().all(|b| b.is_ascii_digit());
     for which in [req::TCP_DISC_07, req::TCP_DISC_02] {
-        out.check(decimal, which, format!("{who}: TRSVCID {:?}", port.as_str()), "a port number in decimal");
+        out.check(decimal, which, format_args!("{who}: TRSVCID {:?}", port.as_str()), "a port number in decimal");
     }
     let own = e.subtype() == SubsystemType::NVM && port.as_str() == "8009";
-    out.check(!own, req::TCP_DISC_05, format!("{who}: an NVM subsystem at port 8009"), "a port that is not the one of discovery");
+    out.check(
+        !own,
+        req::TCP_DISC_05,
+        format_args!("{who}: an NVM subsystem at port 8009"),
+        "a port that is not the one of discovery",
+    );
     let tsas: TsasTcp = e.tsas_tcp();
     let security = tsas.sectype().0;
     for which in [req::TCP_TLS_01, req::TCP_TLS_03, req::TCP_DISC_01] {
-        out.check(security <= 2, which, format!("{who}: SECTYPE {security}"), "0 to 2");
+        out.check(security <= 2, which, format_args!("{who}: SECTYPE {security}"), "0 to 2");
     }
     let rest = TsasTcp::LAYOUT.reserved_set(tsas.as_bytes());
-    out.check(rest.is_none(), req::TCP_TLS_03, format!("{who}: byte {} of TSAS is set", rest.unwrap_or(0)), "0");
+    out.check(rest.is_none(), req::TCP_TLS_03, format_args!("{who}: byte {} of TSAS is set", rest.unwrap_or(0)), "0");
 }
 
 /// What the entries of one subsystem have to have in common.
-fn models(entries: &[DiscoveryEntry], who: &str, out: &mut Out) {
+fn models(entries: &[DiscoveryEntry], who: Said, out: &mut Out) {
     let mut dynamic: BTreeMap<String, bool> = BTreeMap::new();
     let mut any = BTreeSet::new();
     let mut needs: BTreeMap<String, u8> = BTreeMap::new();
@@ -140,7 +145,7 @@ fn models(entries: &[DiscoveryEntry], who: &str, out: &mut Out) {
         out.check(
             even,
             req::DISC_LOG_17,
-            format!("{who}: {subnqn} with TREQ {treq:#04x} and another"),
+            format_args!("{who}: {subnqn} with TREQ {treq:#04x} and another"),
             "the same in all of its entries",
         );
         let model = id == Cntlid::DYNAMIC;
@@ -149,13 +154,14 @@ fn models(entries: &[DiscoveryEntry], who: &str, out: &mut Out) {
             out.check(
                 same,
                 which,
-                format!("{who}: {subnqn} with CNTLID {:#06x} and another model", id.0),
+                format_args!("{who}: {subnqn} with CNTLID {:#06x} and another model", id.0),
                 "FFFFh in all of its entries or in none",
             );
         }
         if id == Cntlid::DYNAMIC || id == Cntlid::ANY_STATIC {
-            let place = (subnqn, e.portid(), e.trtype().0, e.traddr().as_str().to_owned(), e.trsvcid().as_str().to_owned(), id.0);
-            let seen = format!("{who}: {} twice at port {}", place.0, place.1);
+            let place =
+                (subnqn.clone(), e.portid(), e.trtype().0, e.traddr().as_str().to_owned(), e.trsvcid().as_str().to_owned(), id.0);
+            let seen = format_args!("{who}: {subnqn} twice at port {}", e.portid());
             out.check(any.insert(place), req::DISC_LOG_11, seen, "one such entry for each port and address");
         }
     }

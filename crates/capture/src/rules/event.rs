@@ -5,14 +5,14 @@ use nvmf_wire::admin::{Abort, Feature, GetLogPage};
 use nvmf_wire::cqe::AsyncEventResponse;
 use nvmf_wire::{Cqe, Opcode, Qid, Sqe, Status};
 
-use super::Out;
 use super::state::State;
+use super::{Out, Said};
 use crate::session::Command;
 
 /// AER limit of a controller that does not say, and more than any can: AERL has 8 bits.
 const AERS: usize = 256;
 
-pub(super) fn answered(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Out) {
+pub(super) fn answered(state: &State, sqe: &Sqe, cqe: &Cqe, who: Said, out: &mut Out) {
     match sqe.opc() {
         Opcode::ASYNC_EVENT_REQUEST if cqe.status().is_success() => event(state, cqe, who, out),
         Opcode::ABORT if cqe.status().is_success() => abort(state, &Abort::from_bytes(*sqe.as_bytes()), cqe.dw0(), who, out),
@@ -21,14 +21,14 @@ pub(super) fn answered(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut
 }
 
 /// Type, information and log page belong together. [Base 2.0, Figures 145 to 151]
-fn event(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
+fn event(state: &State, cqe: &Cqe, who: Said, out: &mut Out) {
     let e = AsyncEventResponse::from_bytes(*cqe.as_bytes());
     let dw0 = cqe.dw0();
     let (kind, info, page) = (e.event_type().0, e.event_info(), e.log_page().0);
-    let who = format!("{who}: event {dw0:#010x}");
+    let who = format_args!("{who}: event {dw0:#010x}");
     let reserved = dw0 & 0xff00_00f8;
-    out.check(reserved == 0, req::ADM_AER_04, format!("{who}: reserved bits {reserved:#x}"), "0");
-    out.check(matches!(kind, 0..=3 | 6 | 7), req::ADM_AER_04, format!("{who}: type {kind}"), "0 to 3, 6 or 7");
+    out.check(reserved == 0, req::ADM_AER_04, format_args!("{who}: reserved bits {reserved:#x}"), "0");
+    out.check(matches!(kind, 0..=3 | 6 | 7), req::ADM_AER_04, format_args!("{who}: type {kind}"), "0 to 3, 6 or 7");
     let known = match kind {
         0 => info <= 0x05,
         1 => info <= 0x02,
@@ -36,7 +36,7 @@ fn event(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
         6 => info <= 0x03,
         _ => true,
     };
-    out.check(known, req::ADM_AER_04, format!("{who}: information {info:#04x} of type {kind}"), "a value that is defined");
+    out.check(known, req::ADM_AER_04, format_args!("{who}: information {info:#04x} of type {kind}"), "a value that is defined");
     let pages: &[u8] = match (kind, info) {
         (0, _) => &[0x01],
         (1, _) => &[0x02],
@@ -52,12 +52,12 @@ fn event(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
     out.check(
         pages.is_empty() || pages.contains(&page),
         req::ADM_AER_05,
-        format!("{who}: log page {page:02x}h"),
+        format_args!("{who}: log page {page:02x}h"),
         "the page of the event",
     );
     if state.masked.contains_key(&(kind, info)) {
         for which in [req::AER_02, req::ADM_AER_06, req::ADM_AER_07, req::ADM_LOG_10] {
-            out.add(which, format!("{who} again, and its log page was not read since"), "masked until the host clears it");
+            out.add(which, format_args!("{who} again, and its log page was not read since"), "masked until the host clears it");
         }
     }
     let bit = match (kind, info) {
@@ -67,7 +67,12 @@ fn event(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
     };
     let config = state.known.features.get(&(Feature::ASYNC_EVENT_CONFIG.0, 0));
     if let (Some(bit), Some(config)) = (bit, config) {
-        out.check(config >> bit & 1 == 1, req::ADM_AER_09, format!("{who}, bit {bit} of the configuration is 0"), "no such event");
+        out.check(
+            config >> bit & 1 == 1,
+            req::ADM_AER_09,
+            format_args!("{who}, bit {bit} of the configuration is 0"),
+            "no such event",
+        );
     }
     if state.known.discovery() == Some(true) && kind == 2 && state.known.until(super::identify::V2_0) {
         for which in [req::DISC_CTRL_16, req::ADM_AER_25] {
@@ -98,20 +103,24 @@ pub(super) fn noted(state: &mut State, sqe: &Sqe, cqe: &Cqe) {
 }
 
 /// DW0 bit 0 of Abort against what became of the command.
-fn abort(state: &State, abort: &Abort, dw0: u32, who: &str, out: &mut Out) {
+fn abort(state: &State, abort: &Abort, dw0: u32, who: Said, out: &mut Out) {
     let cid = abort.cid_abort();
-    let seen = || format!("{who}: DW0 {dw0:#x} for CID {:#06x} of queue {}", cid.0, abort.sqid().0);
+    let seen = format_args!("{who}: DW0 {dw0:#x} for CID {:#06x} of queue {}", cid.0, abort.sqid().0);
     // Order is certain on one connection alone.
     if dw0 & 1 != 0 || abort.sqid() != Qid::ADMIN || !state.session.is_admin() {
         return;
     }
     if state.session.command(cid).is_some() {
         for which in [req::ADM_ABORT_01, req::FAB_STATUS_13] {
-            out.add(which, format!("{}, which has no completion yet", seen()), "its completion with Command Abort Requested first");
+            out.add(
+                which,
+                format_args!("{}, which has no completion yet", seen),
+                "its completion with Command Abort Requested first",
+            );
         }
     } else if state.aborted.get(&cid.0) != Some(&true) {
         for which in [req::ADM_ABORT_02, req::FAB_STATUS_13] {
-            out.add(which, format!("{}, which was not aborted", seen()), "bit 0 set");
+            out.add(which, format_args!("{}, which was not aborted", seen), "bit 0 set");
         }
     }
 }
@@ -122,7 +131,7 @@ pub(super) fn ended(state: &mut State, cid: u16, status: Status) {
 }
 
 /// A host keeps to the limits of requests that are outstanding.
-pub(super) fn limits(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
+pub(super) fn limits(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     let Some(i) = state.known.identify.as_ref().filter(|_| sqe.fctype().is_none() && state.session.is_admin()) else { return };
     let same = |c: &&Command| c.number >= state.reset_at && c.sqe.fctype().is_none() && c.sqe.opc() == sqe.opc();
     let now = state.session.outstanding().filter(same).count() + 1;
@@ -132,8 +141,8 @@ pub(super) fn limits(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
             out.check(
                 now <= most,
                 req::ADM_AER_03,
-                format!("{who} is outstanding number {now}"),
-                format!("{most} at most, by AERL"),
+                format_args!("{who} is outstanding number {now}"),
+                format_args!("{most} at most, by AERL"),
             );
         }
         Opcode::ABORT => {
@@ -141,8 +150,8 @@ pub(super) fn limits(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
             out.check(
                 now <= most,
                 req::ADM_ABORT_05,
-                format!("{who} is outstanding number {now}"),
-                format!("{most} at most, by ACL"),
+                format_args!("{who} is outstanding number {now}"),
+                format_args!("{most} at most, by ACL"),
             );
         }
         _ => {}

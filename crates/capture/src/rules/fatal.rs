@@ -170,12 +170,12 @@ pub(super) fn term(faults: &Faults, sender: Side, answers: bool, pdu: &Pdu, out:
     let of = |h, c| if host { h } else { c };
     let quoted: Vec<&Fault> = faults.list.iter().filter(|f| starts(&f.head, &pdu.data)).collect();
     let named: Vec<&Fault> = if quoted.is_empty() { faults.list.iter().collect() } else { quoted };
-    let seen = format!("{} with FES {fes:02x}h, FEI {fei:#x}", pdu.ptype());
+    let seen = format_args!("{} with FES {fes:02x}h, FEI {fei:#x}", pdu.ptype());
     let plain = [Fes::INVALID_PDU_HEADER_FIELD, Fes::PDU_SEQUENCE_ERROR, Fes::HEADER_DIGEST_ERROR].map(|f| f.0);
     if named.is_empty() {
         // The peer's PDUs were right, so that only its terminate request is left to complain of.
         if answers && !host {
-            out.add(req::TCP_TERM_19, format!("{seen} in answer to an H2CTermReq"), "the end of the connection");
+            out.add(req::TCP_TERM_19, format_args!("{seen} in answer to an H2CTermReq"), "the end of the connection");
         } else if plain.contains(&fes) {
             out.add(of(req::TCP_TERM_16, req::TCP_TERM_04), seen, "no terminate request: every PDU before it was right");
         }
@@ -190,13 +190,17 @@ pub(super) fn term(faults: &Faults, sender: Side, answers: bool, pdu: &Pdu, out:
     }
     let fits: Vec<Fit> = named.iter().flat_map(|f| f.fits.iter().copied()).collect();
     if !fits.iter().any(|(s, _)| *s == fes) {
-        return out.add(of(req::TCP_TERM_16, req::TCP_TERM_04), seen, format!("FES {}", list(fits.iter().map(|(s, _)| *s))));
+        return out.add(of(req::TCP_TERM_16, req::TCP_TERM_04), seen, format_args!("FES {}", list(fits.iter().map(|(s, _)| *s))));
     }
     if fits.iter().any(|(s, i)| *s == fes && i.is_none_or(|i| i == fei)) {
         let lowest =
             named.iter().filter_map(|f| f.lowest).min().filter(|_| fes == Fes::INVALID_PDU_HEADER_FIELD.0 && named.len() == 1);
         if let Some(lowest) = lowest.filter(|l| fei > *l) {
-            out.add(of(req::TCP_TERM_35, req::TCP_TERM_51), seen, format!("FEI {lowest:#x}, the lowest of the fields at fault"));
+            out.add(
+                of(req::TCP_TERM_35, req::TCP_TERM_51),
+                seen,
+                format_args!("FEI {lowest:#x}, the lowest of the fields at fault"),
+            );
         }
         return;
     }
@@ -208,7 +212,7 @@ pub(super) fn term(faults: &Faults, sender: Side, answers: bool, pdu: &Pdu, out:
     let given = of(req::TCP_TERM_17, req::TCP_TERM_05);
     let due = fits.iter().filter(|(s, _)| *s == fes).filter_map(|(_, i)| i.map(|i| format!("{i:#x}"))).collect::<Vec<_>>();
     for which in [which, given] {
-        out.add(which, seen.clone(), format!("FEI {}", due.join(" or ")));
+        out.add(which, seen, format_args!("FEI {}", due.join(" or ")));
     }
 }
 
@@ -234,7 +238,7 @@ pub(super) fn goes_on(faults: &mut Faults, pdu: &Pdu, out: &mut Out) {
         _ => false,
     };
     if answers {
-        let seen = format!("{} though the host sent {} that ends the connection", pdu.ptype(), fault.ptype);
+        let seen = format_args!("{} though the host sent {} that ends the connection", pdu.ptype(), fault.ptype);
         out.add(req::TCP_TERM_02, seen, "a C2HTermReq and nothing else");
         faults.told = true;
     }
@@ -260,7 +264,7 @@ pub(super) fn closed(faults: &mut [Faults; 2], term: [bool; 2], by: Side, reset:
             false => format!("nothing for {} s after {} that is a fatal error", waited / 1_000_000_000, fault.ptype),
         };
         let which = if side == Side::Host { req::TCP_TERM_15 } else { req::TCP_TERM_03 };
-        out.blame(side, which, seen.clone(), "a terminate request");
+        out.blame(side, which, &seen, "a terminate request");
         if let Some(which) = reaction(fault.breach).filter(|_| side == Side::Host) {
             out.blame(side, which, seen, "a terminate request");
         }
@@ -290,6 +294,6 @@ pub(super) fn lingered(term: [Option<u64>; 2], by: Side, now_ns: u64, out: &mut 
     };
     if let Some(sent) = sent.filter(|at| now_ns.saturating_sub(*at) >= PATIENCE_NS) {
         let waited = now_ns.saturating_sub(sent) / 1_000_000_000;
-        out.blame(by.other(), which, format!("the connection stands {waited} s after a terminate request"), "its end");
+        out.blame(by.other(), which, format_args!("the connection stands {waited} s after a terminate request"), "its end");
     }
 }

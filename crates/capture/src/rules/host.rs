@@ -10,23 +10,23 @@ use nvmf_wire::sqe::{FabricsType, IoOpcode};
 use nvmf_wire::{Cntlid, Opcode, Qid, Sqe};
 
 use super::state::State;
-use super::{Out, event, property};
+use super::{Out, Said, event, property};
 
 /// How far two connections may be seen out of step, nanoseconds: commands that went out before CC was written may be read after it.
 const ORDER_NS: u64 = 1_000_000_000;
 
-pub(super) fn asked(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
+pub(super) fn asked(state: &State, sqe: &Sqe, data: &[u8], who: Said, out: &mut Out) {
     event::limits(state, sqe, who, out);
-    out.check(sqe.cid().0 != 0xffff, req::SQE_03, format!("{who} with CID FFFFh"), "another, which the error log can name");
+    out.check(sqe.cid().0 != 0xffff, req::SQE_03, format_args!("{who} with CID FFFFh"), "another, which the error log can name");
     match sqe.fctype() {
         Some(FabricsType::PROPERTY_GET | FabricsType::PROPERTY_SET) => property::asked(state, sqe, who, out),
         Some(FabricsType::CONNECT) => connect(state, sqe, data, who, out),
         Some(FabricsType::DISCONNECT) => {
             let rest = sqe.as_bytes().get(24..40).into_iter().chain(sqe.as_bytes().get(48..64)).flatten().any(|b| *b != 0);
-            out.check(!rest && data.is_empty(), req::FAB_DISC_04, format!("{who} with SGL1 or bytes 63:48 set"), "0: no data");
+            out.check(!rest && data.is_empty(), req::FAB_DISC_04, format_args!("{who} with SGL1 or bytes 63:48 set"), "0: no data");
             let busy = state.session.outstanding().count();
             for which in [req::FAB_DISC_08, req::FAB_DISC_22] {
-                out.check(busy == 0, which, format!("{who} with {busy} commands outstanding"), "none");
+                out.check(busy == 0, which, format_args!("{who} with {busy} commands outstanding"), "none");
             }
         }
         Some(FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE) => authentication(sqe, who, out),
@@ -35,7 +35,12 @@ pub(super) fn asked(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut 
         None => io(state, sqe, who, out),
     }
     let early = state.required && !state.authenticating && state.connected && !is_authentication(sqe);
-    out.check(!early, req::FAB_QUEUE_10, format!("{who} before the authentication that Connect asked for"), "authentication first");
+    out.check(
+        !early,
+        req::FAB_QUEUE_10,
+        format_args!("{who} before the authentication that Connect asked for"),
+        "authentication first",
+    );
     depth(state, sqe, who, out);
 }
 
@@ -43,13 +48,13 @@ pub(super) fn is_authentication(sqe: &Sqe) -> bool {
     matches!(sqe.fctype(), Some(FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE))
 }
 
-fn authentication(sqe: &Sqe, who: &str, out: &mut Out) {
+fn authentication(sqe: &Sqe, who: Said, out: &mut Out) {
     let a = AuthenticationSend::from_bytes(*sqe.as_bytes());
     let sgl = sqe.sgl1();
     let whole = (sgl.is_in_capsule() || sgl.is_transport()) && sgl.len() == a.tl();
-    out.check(whole, req::FAB_AUTH_01, format!("{who}: SGL of {} bytes, transfer length {}", sgl.len(), a.tl()), "the same");
+    out.check(whole, req::FAB_AUTH_01, format_args!("{who}: SGL of {} bytes, transfer length {}", sgl.len(), a.tl()), "the same");
     let ours = (a.secp().0, a.spsp0(), a.spsp1()) == (0xe9, 1, 1);
-    let seen = format!("{who}: SECP {:02x}h, SPSP0 {}, SPSP1 {}", a.secp().0, a.spsp0(), a.spsp1());
+    let seen = format_args!("{who}: SECP {:02x}h, SPSP0 {}, SPSP1 {}", a.secp().0, a.spsp0(), a.spsp1());
     out.check(ours, req::FAB_AUTH_05, seen, "E9h, 1 and 1");
 }
 
@@ -80,15 +85,15 @@ pub(super) fn left(state: &State, by: Side, reset: bool, out: &mut Out) {
     let Some((lid, at)) = state.parts.filter(|_| by == Side::Host && !reset && state.session.outstanding().next().is_none()) else {
         return;
     };
-    let seen = format!("log page {lid:02x}h read in parts up to offset {at:#x}, its header not again");
+    let seen = format_args!("log page {lid:02x}h read in parts up to offset {at:#x}, its header not again");
     let which: &[_] = if lid == LogPage::ANA.0 { &[req::ANA_08] } else { &[req::DISC_LOG_02, req::ADM_LOG_42] };
     for which in which {
-        out.blame(Side::Host, which, seen.clone(), "the header read once more at the end");
+        out.blame(Side::Host, which, seen, "the header read once more at the end");
     }
 }
 
 /// Keep Alive comes in time: judged is one that is later than the whole timeout, where half of it is asked for.
-fn keep_alive(state: &State, who: &str, out: &mut Out) {
+fn keep_alive(state: &State, who: Said, out: &mut Out) {
     let known = &state.known;
     let kato = known.features.get(&(Feature::KEEP_ALIVE_TIMER.0, 0)).copied().unwrap_or(known.kato);
     let (Some(i), true) = (&known.identify, known.serving() && kato != 0) else { return };
@@ -96,43 +101,48 @@ fn keep_alive(state: &State, who: &str, out: &mut Out) {
     let Some(gap) = last.map(|at| state.now_ns.saturating_sub(at) / 1_000_000) else { return };
     let which = if i.ctratt_tbkas() { [req::KA_16, req::ADM_KA_12] } else { [req::KA_13, req::ADM_KA_11] };
     for which in which {
-        let seen = format!("{who} {gap} ms after the one before");
-        out.check(gap <= u64::from(kato), which, seen, format!("at half of the {kato} ms of KATO"));
+        let seen = format_args!("{who} {gap} ms after the one before");
+        out.check(gap <= u64::from(kato), which, seen, format_args!("at half of the {kato} ms of KATO"));
     }
 }
 
 /// Queues without SQ flow control, and those that were deleted.
-fn depth(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
+fn depth(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     if state.session.flow_control_off()
         && let Some(size) = state.session.queue_size()
     {
         let open = state.session.outstanding().count() as u64 + 1;
         for which in [req::SQE_44, req::FAB_SQFC_12] {
-            out.check(open < size, which, format!("{who} makes {open} outstanding"), format!("fewer than {size}, the queue size"));
+            out.check(
+                open < size,
+                which,
+                format_args!("{who} makes {open} outstanding"),
+                format_args!("fewer than {size}, the queue size"),
+            );
         }
     }
     let gone = state.disconnected || state.session.outstanding().any(|c| c.sqe.fctype() == Some(FabricsType::DISCONNECT));
-    out.check(!gone, req::FAB_DISC_07, format!("{who} behind a Disconnect"), "nothing more on the queue");
+    out.check(!gone, req::FAB_DISC_07, format_args!("{who} behind a Disconnect"), "nothing more on the queue");
     if let Some(first) = state.half {
         let right = sqe.fuse() == 2 && sqe.fctype().is_none();
         for which in [req::NVM_FUSED_02, req::FAB_TRANS_16] {
             out.check(
                 right,
                 which,
-                format!("{who} behind CID {first:#06x}, the first half of a fused operation"),
+                format_args!("{who} behind CID {first:#06x}, the first half of a fused operation"),
                 "its second half",
             );
         }
     } else if sqe.fuse() == 2 && sqe.fctype().is_none() && !state.session.is_admin() {
         for which in [req::NVM_FUSED_02, req::FAB_TRANS_16] {
-            out.add(which, format!("{who} is a second half with no first before it"), "the first half right before it");
+            out.add(which, format_args!("{who} is a second half with no first before it"), "the first half right before it");
         }
     }
 }
 
-fn admin(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
+fn admin(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     let nsid = sqe.nsid().0;
-    let free = |which, out: &mut Out| out.check(nsid == 0, which, format!("{who} with NSID {nsid:#x}"), "0, it is not used");
+    let free = |which, out: &mut Out| out.check(nsid == 0, which, format_args!("{who} with NSID {nsid:#x}"), "0, it is not used");
     match sqe.opc() {
         Opcode::KEEP_ALIVE => {
             keep_alive(state, who, out);
@@ -140,11 +150,11 @@ fn admin(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
         }
         Opcode::ABORT => {
             let rest = sqe.as_bytes().get(44..64).is_some_and(|b| b.iter().any(|b| *b != 0));
-            out.check(nsid == 0 && !rest, req::ADM_ABORT_08, format!("{who} with NSID or CDW11 to 15 set"), "0");
+            out.check(nsid == 0 && !rest, req::ADM_ABORT_08, format_args!("{who} with NSID or CDW11 to 15 set"), "0");
         }
         Opcode::ASYNC_EVENT_REQUEST => {
             let rest = sqe.as_bytes().get(40..64).is_some_and(|b| b.iter().any(|b| *b != 0));
-            out.check(nsid == 0 && !rest, req::ADM_AER_26, format!("{who} with NSID or CDW10 to 15 set"), "0");
+            out.check(nsid == 0 && !rest, req::ADM_AER_26, format_args!("{who} with NSID or CDW10 to 15 set"), "0");
         }
         Opcode::IDENTIFY => identify(&Identify::from_bytes(*sqe.as_bytes()), nsid, who, out),
         Opcode::GET_LOG_PAGE => log(state, &GetLogPage::from_bytes(*sqe.as_bytes()), nsid, who, out),
@@ -153,7 +163,7 @@ fn admin(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
     }
 }
 
-fn identify(c: &Identify, nsid: u32, who: &str, out: &mut Out) {
+fn identify(c: &Identify, nsid: u32, who: Said, out: &mut Out) {
     let cns = c.cns();
     let controllers =
         [Cns::ATTACHED_CONTROLLERS, Cns::CONTROLLERS, Cns::PRIMARY_CONTROLLER, Cns::SECONDARY_CONTROLLERS, Cns::COMMAND_SETS];
@@ -168,63 +178,63 @@ fn identify(c: &Identify, nsid: u32, who: &str, out: &mut Out) {
     if cns.0 > Cns::COMMAND_SETS.0 || (0x09..0x10).contains(&cns.0) {
         return;
     }
-    let who = format!("{who} of CNS {:02x}h", cns.0);
+    let who = format_args!("{who} of CNS {:02x}h", cns.0);
     out.check(
         controllers.contains(&cns) || c.cntid() == 0,
         req::ADM_IDENTIFY_07,
-        format!("{who} with CNTID {:#x}", c.cntid()),
+        format_args!("{who} with CNTID {:#x}", c.cntid()),
         "0",
     );
-    out.check(by_set.contains(&cns) || c.csi() == 0, req::ADM_IDENTIFY_09, format!("{who} with CSI {:#x}", c.csi()), "0");
+    out.check(by_set.contains(&cns) || c.csi() == 0, req::ADM_IDENTIFY_09, format_args!("{who} with CSI {:#x}", c.csi()), "0");
     if cns == Cns::CONTROLLER {
-        out.check(nsid == 0, req::SQE_13, format!("{who} with NSID {nsid:#x}"), "0, it is not used");
+        out.check(nsid == 0, req::SQE_13, format_args!("{who} with NSID {nsid:#x}"), "0, it is not used");
     }
 }
 
-fn log(state: &State, c: &GetLogPage, nsid: u32, who: &str, out: &mut Out) {
-    let who = format!("{who} of LID {:02x}h", c.lid().0);
+fn log(state: &State, c: &GetLogPage, nsid: u32, who: Said, out: &mut Out) {
+    let who = format_args!("{who} of LID {:02x}h", c.lid().0);
     let back = state.parts.is_some_and(|(lid, at)| lid == c.lid().0 && c.lpo() > 0 && c.lpo() < at);
     if back && c.lid() == LogPage::DISCOVERY {
         for which in [req::DISC_LOG_02, req::ADM_LOG_42] {
-            out.add(which, format!("{who} at offset {:#x} behind a higher one", c.lpo()), "rising offsets");
+            out.add(which, format_args!("{who} at offset {:#x} behind a higher one", c.lpo()), "rising offsets");
         }
     }
     if c.lid() == LogPage::DISCOVERY && state.known.discovery() == Some(true) {
         let order = state.known.cap.is_some() && state.known.identify.is_some();
-        out.check(order, req::DISC_CTRL_20, format!("{who} before CAP and Identify Controller were read"), "both first");
+        out.check(order, req::DISC_CTRL_20, format_args!("{who} before CAP and Identify Controller were read"), "both first");
     }
-    out.check(c.ot() || c.lpo().is_multiple_of(4), req::ADM_LOG_03, format!("{who} at offset {}", c.lpo()), "a multiple of 4");
+    out.check(c.ot() || c.lpo().is_multiple_of(4), req::ADM_LOG_03, format_args!("{who} at offset {}", c.lpo()), "a multiple of 4");
     // Pages that no event leads to.
     let quiet = matches!(c.lid(), LogPage::SUPPORTED | LogPage::COMMAND_EFFECTS | LogPage::FEATURE_EFFECTS);
-    out.check(!quiet || !c.rae(), req::ADM_LOG_11, format!("{who} with RAE"), "0: no event leads to it");
+    out.check(!quiet || !c.rae(), req::ADM_LOG_11, format_args!("{who} with RAE"), "0: no event leads to it");
     let per_namespace = state.known.identify.as_ref().is_some_and(|i| i.lpa_smarts());
     if c.lid() == LogPage::SMART && !per_namespace {
-        out.check(nsid == 0xffff_ffff || nsid == 0, req::ADM_LOG_27, format!("{who} with NSID {nsid}"), "FFFFFFFFh");
+        out.check(nsid == 0xffff_ffff || nsid == 0, req::ADM_LOG_27, format_args!("{who} with NSID {nsid}"), "FFFFFFFFh");
     }
 }
 
-fn feature(state: &State, c: &SetFeatures, nsid: u32, who: &str, out: &mut Out) {
+fn feature(state: &State, c: &SetFeatures, nsid: u32, who: Said, out: &mut Out) {
     match c.fid() {
         Feature::NUMBER_OF_QUEUES => {
             let late = state.known.queues.values().any(|stands| *stands);
-            out.check(!late, req::ADM_FEAT_24, format!("{who} of 07h while I/O queues stand"), "before the first of them");
+            out.check(!late, req::ADM_FEAT_24, format_args!("{who} of 07h while I/O queues stand"), "before the first of them");
         }
         Feature::ERROR_RECOVERY if c.value() & 0x1_0000 != 0 => {
             let able = state.known.spaces.get(&nsid).is_none_or(|s| s.deallocate_error);
-            out.check(able, req::ADM_FEAT_54, format!("{who}: DULBE for NSID {nsid}"), "only with NSFEAT bit 2");
+            out.check(able, req::ADM_FEAT_54, format_args!("{who}: DULBE for NSID {nsid}"), "only with NSFEAT bit 2");
         }
         _ => {}
     }
 }
 
-fn io(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
+fn io(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     let known = &state.known;
     if known.who.is_some() && state.trusts(Side::Controller) {
         for which in [req::FAB_QUEUE_09, req::RESET_11] {
             // Of two connections nobody can tell which was first, unless time lies between.
             let close = state.now_ns.saturating_sub(known.wrote_ns) <= ORDER_NS;
             let ready = known.ready || known.enable == super::known::Enable::Unknown || close;
-            out.check(ready, which, format!("{who} while CSTS.RDY was not read as 1"), "only when the controller is ready");
+            out.check(ready, which, format_args!("{who} while CSTS.RDY was not read as 1"), "only when the controller is ready");
         }
     }
     let read = Read::from_bytes(*sqe.as_bytes());
@@ -236,19 +246,24 @@ fn io(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
             if let (Some(most), Some(space)) = (known.mdts(), known.spaces.get(&sqe.nsid().0)) {
                 let bytes = blocks * space.block;
                 for which in [req::NVM_RW_07, req::FAB_IDENT_11] {
-                    out.check(bytes <= most, which, format!("{who} of {bytes} bytes"), format!("{most} at most, by MDTS"));
+                    out.check(
+                        bytes <= most,
+                        which,
+                        format_args!("{who} of {bytes} bytes"),
+                        format_args!("{most} at most, by MDTS"),
+                    );
                 }
             }
         }
         IoOpcode::COMPARE => {
             let action = Compare::from_bytes(*sqe.as_bytes()).prinfo() & 8 != 0;
-            out.check(!action, req::NVM_RW_19, format!("{who} with PRACT"), "0");
+            out.check(!action, req::NVM_RW_19, format_args!("{who} with PRACT"), "0");
         }
         IoOpcode::WRITE_ZEROES => {
             out.check(
                 prinfo & 7 == 0 && !read.stc(),
                 req::NVM_RW_21,
-                format!("{who} with PRCHK {:03b}b, STC {}", prinfo & 7, read.stc()),
+                format_args!("{who} with PRCHK {:03b}b, STC {}", prinfo & 7, read.stc()),
                 "0",
             );
         }
@@ -262,15 +277,15 @@ fn io(state: &State, sqe: &Sqe, who: &str, out: &mut Out) {
             out.check(
                 inside <= most,
                 which,
-                format!("{who} with {inside} bytes in its capsule"),
-                format!("{most} at most, by IOCCSZ"),
+                format_args!("{who} with {inside} bytes in its capsule"),
+                format_args!("{most} at most, by IOCCSZ"),
             );
         }
     }
 }
 
 /// A Connect against the association that it names.
-fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
+fn connect(state: &State, sqe: &Sqe, data: &[u8], who: Said, out: &mut Out) {
     let c = Connect::from_bytes(*sqe.as_bytes());
     let known = &state.known;
     let entries = c.sqsize().count();
@@ -282,10 +297,10 @@ fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
         out.check(
             !fixed,
             req::FAB_CNTLID_02,
-            format!("{who} to a discovery service with a CNTLID of its own"),
+            format_args!("{who} to a discovery service with a CNTLID of its own"),
             "FFFFh: it is dynamic",
         );
-        let seen = format!("{who} of {entries} entries on the Admin Queue");
+        let seen = format_args!("{who} of {entries} entries on the Admin Queue");
         return out.check(entries <= 4096, req::FAB_QUEUE_14, seen, "4096 at most");
     }
     let (Some(w), Ok(d)) = (&known.who, ConnectData::read(data)) else { return };
@@ -293,7 +308,7 @@ fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
     out.check(
         same,
         req::FAB_CONNECT_24,
-        format!("{who}: another host than that of controller {}", w.cntlid.0),
+        format_args!("{who}: another host than that of controller {}", w.cntlid.0),
         "the host of the association",
     );
     if !same || !state.trusts(Side::Controller) {
@@ -301,17 +316,17 @@ fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
     }
     let up = known.ready || known.enable == super::known::Enable::Unknown;
     for which in [req::FAB_CONNECT_22, req::FAB_QUEUE_11] {
-        out.check(up, which, format!("{who} before CSTS.RDY was read as 1"), "a controller that is ready");
+        out.check(up, which, format_args!("{who} before CSTS.RDY was read as 1"), "a controller that is ready");
     }
     if known.resets == 0 {
         let asked = known.set.contains(&Feature::NUMBER_OF_QUEUES.0) && known.cap.is_some();
         for which in [req::FAB_QUEUE_18, req::FAB_INIT_05] {
-            out.check(asked, which, format!("{who} without CAP.MQES and Number of Queues"), "both asked for before");
+            out.check(asked, which, format_args!("{who} without CAP.MQES and Number of Queues"), "both asked for before");
         }
         out.check(
             known.identify.is_some(),
             req::FAB_INIT_04,
-            format!("{who} without Identify Controller"),
+            format_args!("{who} without Identify Controller"),
             "Identify Controller before",
         );
     }
@@ -320,31 +335,36 @@ fn connect(state: &State, sqe: &Sqe, data: &[u8], who: &str, out: &mut Out) {
         out.check(
             entries <= most,
             req::FAB_QUEUE_14,
-            format!("{who} of {entries} entries"),
-            format!("{most} at most, by CAP.MQES"),
+            format_args!("{who} of {entries} entries"),
+            format_args!("{most} at most, by CAP.MQES"),
         );
     }
     if let Some(cc) = known.cc.filter(|c| c.en()) {
         let sizes = (cc.iosqes(), cc.iocqes());
-        out.check(sizes == (6, 4), req::RESET_15, format!("{who} with IOSQES {}, IOCQES {}", sizes.0, sizes.1), "6 and 4");
+        out.check(sizes == (6, 4), req::RESET_15, format_args!("{who} with IOSQES {}, IOCQES {}", sizes.0, sizes.1), "6 and 4");
     }
 }
 
 /// Host and subsystem name: UTF-8, ended by a NUL, of one of the forms. [Base 2.0, 4.5]
-fn names(d: &ConnectData, who: &str, out: &mut Out) {
+fn names(d: &ConnectData, who: Said, out: &mut Out) {
     let bytes = d.as_bytes();
     for (name, field) in [("SUBNQN", bytes.get(256..512)), ("HOSTNQN", bytes.get(512..768))] {
         let field = field.unwrap_or(&[]);
         let end = field.iter().position(|b| *b == 0);
         let text = field.get(..end.unwrap_or(field.len())).unwrap_or(&[]);
-        let seen = format!("{who}: {name} {:?}", String::from_utf8_lossy(text));
-        out.check(end.is_some() && std::str::from_utf8(text).is_ok(), req::NQN_01, seen.clone(), "UTF-8, ended by a NUL");
-        out.check(text.len() <= 223 || end.is_none(), req::NQN_02, format!("{who}: {name} of {} bytes", text.len()), "223 at most");
+        let seen = format_args!("{who}: {name} {:?}", String::from_utf8_lossy(text));
+        out.check(end.is_some() && std::str::from_utf8(text).is_ok(), req::NQN_01, seen, "UTF-8, ended by a NUL");
+        out.check(
+            text.len() <= 223 || end.is_none(),
+            req::NQN_02,
+            format_args!("{who}: {name} of {} bytes", text.len()),
+            "223 at most",
+        );
         if end.is_none() {
             continue;
         }
-        out.check(text.starts_with(b"nqn."), req::NQN_03, seen.clone(), "nqn. at its head");
-        out.check(!own_domain(text), req::NQN_05, seen.clone(), "another domain than org.nvmexpress");
+        out.check(text.starts_with(b"nqn."), req::NQN_03, seen, "nqn. at its head");
+        out.check(!own_domain(text), req::NQN_05, seen, "another domain than org.nvmexpress");
         if let Some(uuid) = text.strip_prefix(b"nqn.2014-08.org.nvmexpress:uuid:") {
             out.check(is_uuid(uuid), req::NQN_06, seen, "a UUID of 8-4-4-4-12 hexadecimal digits");
         }

@@ -219,17 +219,18 @@ struct Out {
 }
 
 impl Out {
-    fn add(&mut self, requirement: &'static Requirement, seen: impl Into<String>, expected: impl Into<String>) {
-        self.breaches.push(Breach { requirement, seen: seen.into(), expected: expected.into(), side: None });
+    fn add(&mut self, requirement: &'static Requirement, seen: impl fmt::Display, expected: impl fmt::Display) {
+        self.breaches.push(Breach { requirement, seen: seen.to_string(), expected: expected.to_string(), side: None });
     }
 
     /// Adds a breach of a side that did not send this event.
-    fn blame(&mut self, side: Side, requirement: &'static Requirement, seen: impl Into<String>, expected: impl Into<String>) {
-        self.breaches.push(Breach { requirement, seen: seen.into(), expected: expected.into(), side: Some(side) });
+    fn blame(&mut self, side: Side, requirement: &'static Requirement, seen: impl fmt::Display, expected: impl fmt::Display) {
+        self.breaches.push(Breach { requirement, seen: seen.to_string(), expected: expected.to_string(), side: Some(side) });
     }
 
-    /// Adds a breach unless `ok`.
-    fn check(&mut self, ok: bool, requirement: &'static Requirement, seen: impl Into<String>, expected: impl Into<String>) {
+    /// Adds a breach unless `ok`; only then the texts are made, so that what is right costs nothing.
+    #[inline]
+    fn check(&mut self, ok: bool, requirement: &'static Requirement, seen: impl fmt::Display, expected: impl fmt::Display) {
         if !ok {
             self.add(requirement, seen, expected);
         }
@@ -240,9 +241,23 @@ fn index(side: Side) -> usize {
     usize::from(side == Side::Controller)
 }
 
+/// Text that is made where there is something to say.
+type Said<'a> = &'a dyn fmt::Display;
+
 /// `Read, CID 0x0007`.
-fn name(session: &Session, command: &Command) -> String {
-    format!("{}, CID {:#06x}", session.command_name(&command.sqe), command.sqe.cid().0)
+struct Name<'a> {
+    session: &'a Session,
+    sqe: &'a Sqe,
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, CID {:#06x}", self.session.command_name(self.sqe), self.sqe.cid().0)
+    }
+}
+
+fn name<'a>(session: &'a Session, command: &'a Command) -> Name<'a> {
+    Name { session, sqe: &command.sqe }
 }
 
 fn type_of(bytes: &[u8]) -> Option<(PduHead, PduType)> {

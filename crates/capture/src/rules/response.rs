@@ -7,7 +7,7 @@ use nvmf_wire::tcp::{C2hData, CapsuleResp, Pdu};
 use nvmf_wire::{Cntlid, Cqe, Status};
 
 use super::state::State;
-use super::{Out, answer, claim, content, data, event, feature, name, property, store};
+use super::{Out, Said, answer, claim, content, data, event, feature, name, property, store};
 use crate::session::Command;
 
 pub(super) fn check(state: &mut State, pdu: &Pdu, out: &mut Out) {
@@ -15,13 +15,13 @@ pub(super) fn check(state: &mut State, pdu: &Pdu, out: &mut Out) {
     let cqe = Cqe::from_bytes(capsule.cqe());
     let bytes = cqe.as_bytes();
     let sqid = u16::from_le_bytes([bytes[10], bytes[11]]);
-    out.check(sqid == 0, req::CQE_02, format!("SQID {sqid}"), "0, it is reserved");
+    out.check(sqid == 0, req::CQE_02, format_args!("SQID {sqid}"), "0, it is reserved");
     out.check(bytes[14] & 1 == 0, req::CQE_03, "phase bit 1", "0, it is reserved");
     let status = cqe.status();
-    out.check(!(4..=6).contains(&status.sct()), req::CQE_14, format!("SCT {}", status.sct()), "not 4 to 6");
+    out.check(!(4..=6).contains(&status.sct()), req::CQE_14, format_args!("SCT {}", status.sct()), "not 4 to 6");
     let success = status.code() == Status::SUCCESS;
     out.check(!success || (!cqe.dnr() && cqe.crd() == 0), req::CQE_05, "DNR or CRD set with success", "0");
-    out.check(!cqe.dnr() || cqe.crd() == 0, req::CQE_07, format!("CRD {} with DNR", cqe.crd()), "0");
+    out.check(!cqe.dnr() || cqe.crd() == 0, req::CQE_07, format_args!("CRD {} with DNR", cqe.crd()), "0");
     let Some(command) = state.session.command(cqe.cid()) else {
         unknown(state, &cqe, out);
         return sqhd(state, None, &cqe, out);
@@ -44,7 +44,7 @@ pub(super) fn by_success(state: &State, pdu: &Pdu, out: &mut Out) {
 }
 
 /// What the answer says, against the command and against what is known of the controller.
-fn rules(state: &State, command: &Command, cqe: &Cqe, who: &str, out: &mut Out) {
+fn rules(state: &State, command: &Command, cqe: &Cqe, who: Said, out: &mut Out) {
     let sqe = &command.sqe;
     if !state.trusts(Side::Host) {
         return;
@@ -69,16 +69,18 @@ fn unknown(state: &State, cqe: &Cqe, out: &mut Out) {
         return;
     }
     match state.completed.get(&cid) {
-        Some(true) => out.add(req::TCP_C2H_11, format!("response for CID {cid:#06x} after SUCCESS"), "none"),
-        Some(false) => out.add(req::CQE_01, format!("second response for CID {cid:#06x}"), "one for each command"),
-        None => {
-            out.add(req::CQE_01, format!("response for CID {cid:#06x}, which was not sent"), "the CID of an outstanding command")
-        }
+        Some(true) => out.add(req::TCP_C2H_11, format_args!("response for CID {cid:#06x} after SUCCESS"), "none"),
+        Some(false) => out.add(req::CQE_01, format_args!("second response for CID {cid:#06x}"), "one for each command"),
+        None => out.add(
+            req::CQE_01,
+            format_args!("response for CID {cid:#06x}, which was not sent"),
+            "the CID of an outstanding command",
+        ),
     }
 }
 
 /// Data before a success: complete, and ended by LAST_PDU.
-fn moved(command: &Command, success: bool, who: &str, out: &mut Out) {
+fn moved(command: &Command, success: bool, who: Said, out: &mut Out) {
     if !success {
         return;
     }
@@ -86,7 +88,7 @@ fn moved(command: &Command, success: bool, who: &str, out: &mut Out) {
         out.check(
             command.c2h.last,
             req::TCP_C2H_08,
-            format!("{who} completed, no C2HData had LAST_PDU"),
+            format_args!("{who} completed, no C2HData had LAST_PDU"),
             "LAST_PDU in the last one",
         );
         data::full(command, u64::from(command.c2h.next), who, req::TCP_C2H_04, out);
@@ -97,19 +99,19 @@ fn moved(command: &Command, success: bool, who: &str, out: &mut Out) {
 }
 
 /// Dwords 0 and 1 where the command says what they hold.
-fn dwords(state: &State, command: &Command, cqe: &Cqe, who: &str, out: &mut Out) {
+fn dwords(state: &State, command: &Command, cqe: &Cqe, who: Said, out: &mut Out) {
     let (dw0, dw1, status) = (cqe.dw0(), cqe.dw1(), cqe.status().code());
     let success = status == Status::SUCCESS;
-    let seen = || format!("{who}: DW0 {dw0:#x}, DW1 {dw1:#x}");
+    let seen = format_args!("{who}: DW0 {dw0:#x}, DW1 {dw1:#x}");
     match command.sqe.fctype() {
         Some(FabricsType::CONNECT) => connect(state, cqe, who, out),
-        Some(FabricsType::PROPERTY_SET) => out.check((dw0, dw1) == (0, 0), req::FAB_PROP_10, seen(), "0"),
+        Some(FabricsType::PROPERTY_SET) => out.check((dw0, dw1) == (0, 0), req::FAB_PROP_10, seen, "0"),
         Some(FabricsType::PROPERTY_GET) if success => {
             let get = PropertyGet::from_bytes(*command.sqe.as_bytes());
-            out.check(get.attrib() != 0 || dw1 == 0, req::FAB_PROP_09, seen(), "DW1 0 for a property of 4 bytes");
+            out.check(get.attrib() != 0 || dw1 == 0, req::FAB_PROP_09, seen, "DW1 0 for a property of 4 bytes");
         }
         Some(FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE) => {
-            out.check((dw0, dw1) == (0, 0), req::FAB_AUTH_04, seen(), "0");
+            out.check((dw0, dw1) == (0, 0), req::FAB_AUTH_04, seen, "0");
         }
         Some(_) => {}
         None => {
@@ -117,19 +119,19 @@ fn dwords(state: &State, command: &Command, cqe: &Cqe, who: &str, out: &mut Out)
                 true => matches!(command.sqe.opc(), Opcode::IDENTIFY | Opcode::GET_LOG_PAGE | Opcode::KEEP_ALIVE),
                 false => matches!(IoOpcode(command.sqe.opc().0), IoOpcode::READ | IoOpcode::WRITE | IoOpcode::FLUSH),
             };
-            out.check(!plain || (dw0, dw1) == (0, 0), req::CQE_04, seen(), "0, the command defines neither");
+            out.check(!plain || (dw0, dw1) == (0, 0), req::CQE_04, seen, "0, the command defines neither");
         }
     }
 }
 
-fn connect(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
+fn connect(state: &State, cqe: &Cqe, who: Said, out: &mut Out) {
     let (dw0, dw1, status) = (cqe.dw0(), cqe.dw1(), cqe.status().code());
-    out.check(dw1 == 0, req::FAB_CONNECT_39, format!("{who}: DW1 {dw1:#x}"), "0, it is reserved");
+    out.check(dw1 == 0, req::FAB_CONNECT_39, format_args!("{who}: DW1 {dw1:#x}"), "0, it is reserved");
     if status == Status::SUCCESS {
         let authreq = dw0 >> 16;
-        out.check(authreq & !6 == 0, req::FAB_CONNECT_40, format!("AUTHREQ {authreq:#06x}"), "no bits but 1 and 2");
+        out.check(authreq & !6 == 0, req::FAB_CONNECT_40, format_args!("AUTHREQ {authreq:#06x}"), "no bits but 1 and 2");
         let alike = state.asking.as_ref().is_some_and(|w| w.hostnqn == w.subnqn) && authreq & 2 != 0;
-        out.check(!alike, req::FAB_CONNECT_32, format!("{who}: host and subsystem of one name, with authentication"), "1/84h");
+        out.check(!alike, req::FAB_CONNECT_32, format_args!("{who}: host and subsystem of one name, with authentication"), "1/84h");
         out.check(authreq & 6 != 6, req::FAB_CONNECT_41, "AUTHREQ with ATR and ASCR", "ATR cleared where ASCR is set");
         let got = Cntlid(dw0 as u16);
         let asked = state.asked_cntlid.filter(|c| *c != Cntlid::DYNAMIC && *c != Cntlid::ANY_STATIC);
@@ -137,15 +139,15 @@ fn connect(state: &State, cqe: &Cqe, who: &str, out: &mut Out) {
             out.check(
                 got == asked,
                 req::FAB_CONNECT_38,
-                format!("controller ID {}", got.0),
-                format!("{}, as Connect named", asked.0),
+                format_args!("controller ID {}", got.0),
+                format_args!("{}, as Connect named", asked.0),
             );
         }
     } else if status != Status::CONNECT_INVALID_PARAMETERS {
         out.check(
             dw0 == 0,
             req::FAB_CONNECT_39,
-            format!("{who}: DW0 {dw0:#x} with status {}", cqe.status().show(true)),
+            format_args!("{who}: DW0 {dw0:#x} with status {}", cqe.status().show(true)),
             "0, it is reserved",
         );
     }
@@ -162,7 +164,7 @@ fn sqhd(state: &mut State, connect: Option<bool>, cqe: &Cqe, out: &mut Out) {
         }
         Some(false) => return,
         None if state.session.flow_control_off() => {
-            return out.check(sqhd == 0, req::CQE_19, format!("SQHD {sqhd} with SQ flow control off"), "0");
+            return out.check(sqhd == 0, req::CQE_19, format_args!("SQHD {sqhd} with SQ flow control off"), "0");
         }
         _ => {}
     }
@@ -171,7 +173,7 @@ fn sqhd(state: &mut State, connect: Option<bool>, cqe: &Cqe, out: &mut Out) {
         return;
     }
     if u64::from(sqhd) >= size {
-        return out.add(req::CQE_17, format!("SQHD {sqhd}"), format!("below {size}, the queue size"));
+        return out.add(req::CQE_17, format_args!("SQHD {sqhd}"), format_args!("below {size}, the queue size"));
     }
     let (taken, last) = state.head.unwrap_or((0, 0));
     let step = (u64::from(sqhd) + size - u64::from(last)) % size;
@@ -182,7 +184,7 @@ fn sqhd(state: &mut State, connect: Option<bool>, cqe: &Cqe, out: &mut Out) {
         let which = if back <= taken { req::CQE_18 } else { req::CQE_17 };
         out.add(
             which,
-            format!("SQHD {sqhd} after {last}, {sent} capsules sent, {taken} taken"),
+            format_args!("SQHD {sqhd} after {last}, {sent} capsules sent, {taken} taken"),
             "forward, and no further than what was sent",
         );
     } else {

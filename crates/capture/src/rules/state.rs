@@ -236,7 +236,7 @@ impl State {
         self.remember(sender, &pdu.header);
         if self.term[index(sender)].is_some() {
             let ends = if sender == Side::Host { req::TCP_TERM_13 } else { req::TCP_TERM_01 };
-            out.add(ends, format!("{} after a terminate request", pdu.ptype()), "nothing but the end of the connection");
+            out.add(ends, format_args!("{} after a terminate request", pdu.ptype()), "nothing but the end of the connection");
         }
         let before = out.breaches.len();
         if !head::direction(pdu, out) {
@@ -246,7 +246,7 @@ impl State {
         }
         if sender == Side::Controller && self.disconnected && !matches!(pdu.ptype(), PduType::C2H_TERM_REQ | PduType::IC_RESP) {
             for which in [req::FAB_DISC_05, req::FAB_DISC_06, req::RESET_35] {
-                out.add(which, format!("{} behind the response to Disconnect", pdu.ptype()), "nothing more on the queue");
+                out.add(which, format_args!("{} behind the response to Disconnect", pdu.ptype()), "nothing more on the queue");
             }
         }
         if sender == Side::Controller {
@@ -338,17 +338,22 @@ impl State {
         let started = self.session.icreq().is_some() && self.session.icresp().is_some();
         if sender == Side::Host && !self.host_spoke {
             self.host_spoke = true;
-            out.check(ptype == PduType::IC_REQ, req::TCP_ICREQ_01, format!("the host starts with {ptype}"), "an ICReq first");
+            out.check(ptype == PduType::IC_REQ, req::TCP_ICREQ_01, format_args!("the host starts with {ptype}"), "an ICReq first");
         }
         let early =
             matches!(ptype, PduType::CAPSULE_CMD | PduType::CAPSULE_RESP | PduType::H2C_DATA | PduType::C2H_DATA | PduType::R2T);
-        out.check(!early || started, req::TCP_CONN_02, format!("{ptype} before ICReq and ICResp"), "the exchange of both first");
+        out.check(
+            !early || started,
+            req::TCP_CONN_02,
+            format_args!("{ptype} before ICReq and ICResp"),
+            "the exchange of both first",
+        );
     }
 
     pub fn ic_resp(&self, pdu: &Pdu, out: &mut Out) {
         let (Some(asked), Ok(got)) = (self.session.icreq(), nvmf_wire::tcp::IcResp::read(&pdu.header)) else { return };
         for (name, asked, got) in [("HDGST", asked.hdgst(), got.hdgst()), ("DDGST", asked.ddgst(), got.ddgst())] {
-            out.check(asked || !got, req::TCP_DGST_18, format!("ICResp enables {name}"), "only what ICReq asked for");
+            out.check(asked || !got, req::TCP_DGST_18, format_args!("ICResp enables {name}"), "only what ICReq asked for");
         }
     }
 
@@ -532,7 +537,7 @@ fn misquoted(sender: Side, quoted: &[u8], out: &mut Out) {
     };
     let data: String = quoted.iter().map(|b| format!("{b:02x}")).collect();
     for which in both {
-        out.blame(sender, which, format!("{what} with data {data}"), "the header of the PDU that was wrong");
+        out.blame(sender, which, format_args!("{what} with data {data}"), "the header of the PDU that was wrong");
     }
 }
 

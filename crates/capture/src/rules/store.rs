@@ -12,8 +12,8 @@ use nvmf_wire::sqe::IoOpcode;
 use nvmf_wire::tcp::{C2hData, H2cData, Pdu, crc32c};
 use nvmf_wire::{Cqe, Sqe, Status};
 
-use super::Out;
 use super::state::State;
+use super::{Out, Said};
 
 /// Blocks that are remembered.
 const MOST_BLOCKS: usize = 64 * 1024;
@@ -206,7 +206,7 @@ fn piece(state: &mut State, cid: u16, offset: u32, write: bool, pdu: &Pdu) {
 }
 
 /// Compares what a Read brought, once it has succeeded.
-pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Out) {
+pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: Said, out: &mut Out) {
     let (Some(written), Some(m)) = (&state.written, state.moving.get(&sqe.cid().0)) else { return };
     if m.compare {
         return compare(written, m, cqe, who, out);
@@ -219,14 +219,14 @@ pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: &str, out: &mut Ou
         let lba = m.first.wrapping_add(n as u64);
         let Some(block) = before.filter(|b| b.size == size && written.get(&m.place, lba) == Some(*b)) else { continue };
         if Some(crc32c(data)) != block.crc {
-            let seen = format!("{who}: block {lba} of NSID {} is not what was written last", m.place.1);
+            let seen = format_args!("{who}: block {lba} of NSID {} is not what was written last", m.place.1);
             return out.add(block.by, seen, "what the command made of it that was completed before");
         }
     }
 }
 
 /// A Compare against blocks that are all known: it fails with any difference, and succeeds without. [NVM-RW-18]
-fn compare(written: &Written, m: &Moving, cqe: &Cqe, who: &str, out: &mut Out) {
+fn compare(written: &Written, m: &Moving, cqe: &Cqe, who: Said, out: &mut Out) {
     let size = m.bytes.len() as u64 / m.blocks;
     if m.torn || size == 0 || m.before.len() as u64 != m.blocks {
         return;
@@ -244,7 +244,7 @@ fn compare(written: &Written, m: &Moving, cqe: &Cqe, who: &str, out: &mut Out) {
     out.check(
         !wrong,
         req::NVM_RW_18,
-        format!("{who}: {} where the data is {}", cqe.status(), if same { "the same" } else { "not" }),
+        format_args!("{who}: {} where the data is {}", cqe.status(), if same { "the same" } else { "not" }),
         "Compare Failure with a difference, and only then",
     );
 }
