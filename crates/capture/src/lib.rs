@@ -15,6 +15,7 @@ pub mod file;
 pub mod follow;
 #[rustfmt::skip] // generated
 mod judged;
+pub mod lint;
 mod packet;
 pub mod pcapng;
 pub mod rules;

@@ -1,13 +1,9 @@
-//! `nvmfspec trace` and `nvmfspec lint`: what a capture file holds, and what the bystander rules find in it.
+//! `nvmfspec trace`: what a capture file holds.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use nvmf_capture::{EventKind, Exchange, Finding, Judge, Trace};
-use nvmf_conformance::ExitStatus;
+use nvmf_capture::Trace;
 use nvmf_conformance::report::printable;
-use nvmf_spec::Level;
-use serde_json::json;
 
 use crate::input::Input;
 use crate::output;
@@ -23,15 +19,6 @@ it means. NVMe/TCP is told by its ICReq, on any port; a connection that was ther
 
 Exit status: 0 done; 2 usage; 3 the file could not be read.";
 
-const LINT: &str = "\
-Examples:
-  nvmfspec lint run.pcapng
-  nvmfspec lint --json run.pcapng | jq '.findings[] | .requirement'
-
-`nvmfspec explain ID` prints the requirement that a finding names.
-
-Exit status: 0 nothing found; 1 something found; 2 usage; 3 the file could not be read.";
-
 /// A capture to print.
 #[derive(clap::Args)]
 #[command(after_help = TRACE)]
@@ -44,17 +31,6 @@ pub struct TraceArgs {
     /// Leave the times out, so that two captures can be compared
     #[arg(long)]
     no_times: bool,
-}
-
-/// A capture to judge.
-#[derive(clap::Args)]
-#[command(after_help = LINT)]
-pub struct LintArgs {
-    #[command(flatten)]
-    input: Input,
-    /// Findings as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Prints a line for each PDU.
@@ -73,62 +49,4 @@ pub fn trace(args: &TraceArgs) -> ExitCode {
     }
     // What peers sent may be in it.
     output::print(&printable(&trace.exchange(exchange)))
-}
-
-/// Prints what the rules find.
-pub fn lint(args: &LintArgs) -> ExitCode {
-    let capture = match args.input.capture() {
-        Ok(capture) => capture,
-        Err(status) => return status,
-    };
-    let exchange = capture.exchange();
-    let findings = Judge::exchange(exchange);
-    let text = if args.json { as_json(exchange, &findings) } else { as_text(exchange, &findings) };
-    output::print(&text);
-    if findings.is_empty() { ExitStatus::Success.into() } else { ExitStatus::Failed.into() }
-}
-
-fn pdus(exchange: &Exchange) -> usize {
-    exchange.events().iter().filter(|(_, e)| matches!(e.kind, EventKind::Pdu(_))).count()
-}
-
-fn as_text(exchange: &Exchange, findings: &[Finding]) -> String {
-    let mut out = String::new();
-    for f in findings {
-        let us = f.at_ns.saturating_sub(exchange.start_ns()) / 1000;
-        let ends = exchange.connections.get(f.conn).map(|c| format!("{} -> {}", c.client, c.server)).unwrap_or_default();
-        let _ = writeln!(out, "{}.{:03} #{} {ends}: {f}", us / 1000, us % 1000, f.conn);
-    }
-    let shall = findings.iter().filter(|f| f.level == Level::Shall).count();
-    let (pdus, connections) = (pdus(exchange), exchange.connections.len());
-    let _ = writeln!(out, "{pdus} PDUs on {connections} connections: {} findings, {shall} of them shall", findings.len());
-    printable(&out)
-}
-
-fn as_json(exchange: &Exchange, findings: &[Finding]) -> String {
-    let findings: Vec<_> = findings
-        .iter()
-        .map(|f| {
-            let connection = exchange.connections.get(f.conn);
-            let event = connection.and_then(|c| c.events.get(f.event));
-            let bytes = event.and_then(|e| match &e.kind {
-                EventKind::Pdu(bytes) => Some(bytes.iter().take(128).map(|b| format!("{b:02x}")).collect::<String>()),
-                _ => None,
-            });
-            json!({
-                "requirement": f.requirement.id,
-                "level": f.level.to_string(),
-                "side": f.side.to_string(),
-                "connection": f.conn,
-                "host": connection.map(|c| c.client.to_string()),
-                "controller": connection.map(|c| c.server.to_string()),
-                "at_ns": f.at_ns,
-                "pdu": bytes,
-                "seen": f.seen,
-                "expected": f.expected,
-            })
-        })
-        .collect();
-    let all = json!({ "connections": exchange.connections.len(), "pdus": pdus(exchange), "findings": findings });
-    format!("{all:#}\n")
 }

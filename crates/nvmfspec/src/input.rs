@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use nvmf_capture::Capture;
+use nvmf_capture::{Capture, Ends, Event, Follow, Followed, Watcher};
 use nvmf_conformance::ExitStatus;
 use nvmf_conformance::report::printable;
 
@@ -30,6 +30,11 @@ impl Input {
     pub fn capture(&self) -> Result<Capture, ExitCode> {
         self.reading.capture(&self.file)
     }
+
+    /// Lets `watcher` see it go by; see [`Reading::follow`].
+    pub fn follow(&self, watcher: &mut dyn Watcher) -> Result<Followed, ExitCode> {
+        self.reading.follow(&self.file, watcher)
+    }
 }
 
 impl Reading {
@@ -48,6 +53,47 @@ impl Reading {
             eprintln!("note: {name}: no NVMe/TCP in {packets} packets, {others} other TCP connections");
         }
         Ok(capture)
+    }
+
+    /// Lets `watcher` see all of `file` go by, and says on standard error what is odd about it, or why it ends early.
+    pub fn follow(&self, file: &Path, watcher: &mut dyn Watcher) -> Result<Followed, ExitCode> {
+        let name = file.display().to_string();
+        let refuse = |e: &dyn std::fmt::Display| output::refuse(ExitStatus::Harness, &format!("{name}: {e}"));
+        let reader = open(file).map_err(|e| refuse(&format!("cannot be read: {e}")))?;
+        let mut noted = Noted { file: name.clone(), connections: 0, watcher };
+        let followed = Follow::new().read(reader, &mut noted).map_err(|e| refuse(&e))?;
+        if noted.connections == 0 {
+            let (frames, others) = (followed.frames, followed.others);
+            eprintln!("note: {name}: no NVMe over Fabrics in {frames} frames, {others} other TCP connections");
+        }
+        Ok(followed)
+    }
+}
+
+/// Says on standard error what is odd about a file, and hands everything else on.
+struct Noted<'a> {
+    file: String,
+    connections: usize,
+    watcher: &'a mut dyn Watcher,
+}
+
+impl Watcher for Noted<'_> {
+    fn opened(&mut self, conn: usize, ends: &Ends) {
+        self.connections += 1;
+        self.watcher.opened(conn, ends);
+    }
+
+    fn event(&mut self, conn: usize, event: &Event) {
+        self.watcher.event(conn, event);
+    }
+
+    fn over(&mut self, conn: usize) {
+        self.watcher.over(conn);
+    }
+
+    fn note(&mut self, note: &str) {
+        eprintln!("note: {}", printable(&format!("{}: {note}", self.file)));
+        self.watcher.note(note);
     }
 }
 

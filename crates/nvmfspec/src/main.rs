@@ -11,6 +11,7 @@ mod control;
 mod explain;
 mod host;
 mod input;
+mod lint;
 mod list;
 mod output;
 mod place;
@@ -65,7 +66,7 @@ enum Command {
     /// Print what a capture file holds, a line a PDU
     Trace(captured::TraceArgs),
     /// Find what hosts and controllers do wrong in a capture file
-    Lint(captured::LintArgs),
+    Lint(lint::LintArgs),
     /// Play the scripts of one file against a target
     Scenario(Box<scenario::Args>),
     /// Print the script by which a shell completes command lines
@@ -82,7 +83,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Host(args) => host::run(*args),
         Command::Trace(args) => captured::trace(&args),
-        Command::Lint(args) => captured::lint(&args),
+        Command::Lint(args) => lint::run(&args),
         Command::Scenario(args) => scenario::run(*args),
         Command::Target(args) => target::run(*args),
         Command::Completion(args) => completion::run(&args, &mut Cli::command()),

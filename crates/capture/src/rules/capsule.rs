@@ -3,26 +3,25 @@
 use nvmf_spec::{Side, req};
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::sqe::FabricsType;
-use nvmf_wire::tcp::{ADMIN_IN_CAPSULE, CapsuleCmd, Pdu};
+use nvmf_wire::tcp::ADMIN_IN_CAPSULE;
 use nvmf_wire::{Qid, Sqe};
 
 use super::state::State;
 use super::{Name, Out, Said, host};
 
-pub(super) fn check(state: &State, pdu: &Pdu, out: &mut Out) {
-    let Ok(capsule) = CapsuleCmd::read(&pdu.header) else { return };
-    let sqe = Sqe::from_bytes(capsule.sqe());
-    let who = Name { session: &state.session, sqe: &sqe };
+/// `data` is what follows the SQE in its capsule.
+pub(super) fn check(state: &State, sqe: &Sqe, data: &[u8], out: &mut Out) {
+    let who = Name { session: &state.session, sqe };
     if state.session.command(sqe.cid()).is_some() {
         let which = if sqe.fctype().is_some() { req::FAB_CMD_09 } else { req::SQE_01 };
-        out.add(which, format_args!("{who} while a command with that CID is outstanding"), "a CID of its own");
+        out.at(2, 2).add(which, format_args!("{who} while a command with that CID is outstanding"), "a CID of its own");
     }
-    order(state, &sqe, &who, out);
-    reserved(state, &sqe, &who, out);
-    sgl(state, &sqe, pdu, &who, out);
-    host::asked(state, &sqe, &pdu.data, &who, out);
+    order(state, sqe, &who, out);
+    reserved(state, sqe, &who, out);
+    sgl(state, sqe, data, &who, out);
+    host::asked(state, sqe, data, &who, out);
     if sqe.fctype() == Some(FabricsType::CONNECT) {
-        connect(&sqe, pdu, out);
+        connect(sqe, data, out);
     }
 }
 
@@ -75,10 +74,10 @@ fn reserved(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     let bytes = sqe.as_bytes();
     let psdt = sqe.psdt();
     if sqe.fctype().is_some() {
-        out.check(psdt == 1, req::FAB_CMD_08, format_args!("{who} with PSDT {psdt}"), "01b");
+        out.at(1, 1).check(psdt == 1, req::FAB_CMD_08, format_args!("{who} with PSDT {psdt}"), "01b");
     } else {
-        out.check(psdt == 1, req::SQE_04, format_args!("{who} with PSDT {psdt}"), "01b");
-        out.check(sqe.mptr() == 0, req::SQE_19, format_args!("{who} with MPTR {:#x}", sqe.mptr()), "0, it is reserved");
+        out.at(1, 1).check(psdt == 1, req::SQE_04, format_args!("{who} with PSDT {psdt}"), "01b");
+        out.at(16, 8).check(sqe.mptr() == 0, req::SQE_19, format_args!("{who} with MPTR {:#x}", sqe.mptr()), "0, it is reserved");
     }
     let (layout, known) = state.session.layout_of(sqe);
     if !known {
@@ -96,17 +95,17 @@ fn reserved(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
         Some(_) => req::FAB_CMD_10,
         None => req::SQE_11,
     };
-    out.add(which, format_args!("{who} with {value:#04x} in byte {at}"), "0 in what is reserved");
+    out.at(at, 1).add(which, format_args!("{who} with {value:#04x} in byte {at}"), "0 in what is reserved");
 }
 
 /// One descriptor, of one of two kinds, that says where the data is. [NVMe/TCP 1.0, 3.3.2]
-fn sgl(state: &State, sqe: &Sqe, pdu: &Pdu, who: Said, out: &mut Out) {
+fn sgl(state: &State, sqe: &Sqe, data: &[u8], who: Said, out: &mut Out) {
     let sgl = sqe.sgl1();
-    let data = pdu.data.len() as u64;
+    let data = data.len() as u64;
     let admin = state.session.is_admin() || sqe.fctype().is_some();
     if admin {
         let most = u64::from(ADMIN_IN_CAPSULE);
-        out.check(
+        out.at(24, 16).check(
             data <= most,
             req::TCP_CAPSULE_02,
             format_args!("{who} with {data} bytes in capsule"),
@@ -115,7 +114,7 @@ fn sgl(state: &State, sqe: &Sqe, pdu: &Pdu, who: Said, out: &mut Out) {
     }
     if sgl.len() > 0 {
         let kind = sgl.kind().0;
-        out.check(
+        out.at(24, 16).check(
             sgl.is_in_capsule() || sgl.is_transport(),
             if kind == 0 { req::TCP_SGL_04 } else { req::TCP_SGL_05 },
             format_args!("{who} with SGL descriptor {:02x}h", sgl.id()),
@@ -124,14 +123,14 @@ fn sgl(state: &State, sqe: &Sqe, pdu: &Pdu, who: Said, out: &mut Out) {
     }
     if sgl.is_in_capsule() && sgl.len() > 0 {
         let end = sgl.addr().saturating_add(u64::from(sgl.len()));
-        out.check(
+        out.at(24, 16).check(
             end == data,
             req::TCP_CAPSULE_10,
             format_args!("{who} with {data} bytes in capsule, its SGL ends at {end}"),
             "the same",
         );
     } else if data > 0 {
-        out.add(
+        out.at(24, 16).add(
             req::TCP_CAPSULE_10,
             format_args!("{who} with {data} bytes in capsule that no SGL describes"),
             "nothing undefined behind the SQE",
@@ -139,8 +138,8 @@ fn sgl(state: &State, sqe: &Sqe, pdu: &Pdu, who: Said, out: &mut Out) {
     }
     let rest = sgl.as_bytes().get(12..15).is_some_and(|b| b.iter().any(|b| *b != 0));
     let described = sgl.is_in_capsule() || sgl.is_transport();
-    out.check(!(described && rest), req::SGL_16, format_args!("{who}: bytes 14:12 of its SGL descriptor are set"), "0");
-    out.check(
+    out.at(36, 3).check(!(described && rest), req::SGL_16, format_args!("{who}: bytes 14:12 of its SGL descriptor are set"), "0");
+    out.at(24, 16).check(
         !(sgl.is_transport() && sgl.addr() != 0),
         req::SGL_16,
         format_args!("{who}: transport SGL with address {:#x}", sgl.addr()),
@@ -148,13 +147,18 @@ fn sgl(state: &State, sqe: &Sqe, pdu: &Pdu, who: Said, out: &mut Out) {
     );
 }
 
-fn connect(sqe: &Sqe, pdu: &Pdu, out: &mut Out) {
+fn connect(sqe: &Sqe, data: &[u8], out: &mut Out) {
     let c = Connect::from_bytes(*sqe.as_bytes());
-    out.check(c.recfmt() == 0, req::FAB_CONNECT_05, format_args!("RECFMT {}", c.recfmt()), "0");
-    out.check(c.qid().0 != 0xffff, req::FAB_CONNECT_06, "QID FFFFh", "0 to FFFEh");
+    out.at(40, 2).check(c.recfmt() == 0, req::FAB_CONNECT_05, format_args!("RECFMT {}", c.recfmt()), "0");
+    out.at(42, 2).check(c.qid().0 != 0xffff, req::FAB_CONNECT_06, "QID FFFFh", "0 to FFFEh");
     let admin = c.qid() == Qid::ADMIN;
-    out.check(c.sqsize().0 > 0, req::FAB_QUEUE_13, "SQSIZE 0, one entry", "two entries at least");
-    out.check(!admin || c.prio() == 0, req::FAB_CONNECT_10, format_args!("priority class {} on the Admin Queue", c.prio()), "0");
+    out.at(44, 2).check(c.sqsize().0 > 0, req::FAB_QUEUE_13, "SQSIZE 0, one entry", "two entries at least");
+    out.at(46, 1).check(
+        !admin || c.prio() == 0,
+        req::FAB_CONNECT_10,
+        format_args!("priority class {} on the Admin Queue", c.prio()),
+        "0",
+    );
     out.check(
         admin || c.kato() == 0,
         req::FAB_CONNECT_14,
@@ -162,8 +166,8 @@ fn connect(sqe: &Sqe, pdu: &Pdu, out: &mut Out) {
         "0, it is reserved there",
     );
     let len = sqe.sgl1().len() as usize;
-    out.check(len == ConnectData::LEN, req::FAB_CONNECT_17, format_args!("Connect with {len} bytes of data"), "1024");
-    if let Ok(d) = ConnectData::read(&pdu.data) {
+    out.at(24, 16).check(len == ConnectData::LEN, req::FAB_CONNECT_17, format_args!("Connect with {len} bytes of data"), "1024");
+    if let Ok(d) = ConnectData::read(data) {
         out.check(d.hostid() != [0; 16], req::FAB_CONNECT_19, "HOSTID 0", "not zero");
         let used = nvmf_wire::layout::Structure::bytes(&d);
         if let Some(at) = <ConnectData as nvmf_wire::Structure>::LAYOUT.reserved_set(used) {

@@ -12,6 +12,13 @@ use super::{Out, Said, discovery, feature, identify, log, namespace};
 /// Judges the data of a command that succeeded.
 pub(super) fn check(state: &State, sqe: &Sqe, cqe: &Cqe, who: Said, out: &mut Out) {
     let Some(data) = state.answers.get(sqe.cid().0).filter(|_| cqe.status().is_success() && sqe.fctype().is_none()) else { return };
+    let mut inner = Out::new(out.dir);
+    inner.part(0, data.len());
+    judge(state, sqe, data, who, &mut inner);
+    out.of_data(data, inner);
+}
+
+fn judge(state: &State, sqe: &Sqe, data: &[u8], who: Said, out: &mut Out) {
     match sqe.opc() {
         Opcode::IDENTIFY => {
             let c = Identify::from_bytes(*sqe.as_bytes());

@@ -11,16 +11,21 @@ use crate::session::Command;
 pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {
     let Ok(d) = C2hData::read(&pdu.header) else { return };
     let len = pdu.data.len() as u64;
-    out.check(
+    out.at(16, 4).check(
         u64::from(d.datal()) == len,
         req::TCP_C2H_01,
         format_args!("C2HData with DATAL {} and {len} bytes", d.datal()),
         "the same",
     );
-    out.check(d.last() || !d.success(), req::TCP_C2H_14, "C2HData with SUCCESS but not LAST_PDU", "SUCCESS only in the last one");
+    out.at(1, 1).check(
+        d.last() || !d.success(),
+        req::TCP_C2H_14,
+        "C2HData with SUCCESS but not LAST_PDU",
+        "SUCCESS only in the last one",
+    );
     let Some(command) = state.session.command(d.cccid()) else {
         if state.trusts(Side::Host) {
-            out.add(
+            out.at(8, 2).add(
                 req::TCP_C2H_30,
                 format_args!("C2HData for CID {:#06x}, {}", d.cccid().0, past(state, d.cccid().0)),
                 "the CID of the command that owns the buffer",
@@ -30,15 +35,19 @@ pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {
     };
     let who = name(&state.session, command);
     let to_host = matches!(command.direction(), DataDirection::ControllerToHost | DataDirection::Both);
-    out.check(to_host, req::SQE_21, format_args!("C2HData for {who}"), "data only the way its opcode says");
+    out.at(8, 2).check(to_host, req::SQE_21, format_args!("C2HData for {who}"), "data only the way its opcode says");
     if command.c2h.last {
-        out.add(req::TCP_C2H_09, format_args!("C2HData for {who} behind the one with LAST_PDU"), "LAST_PDU in the last one only");
+        out.at(1, 1).add(
+            req::TCP_C2H_09,
+            format_args!("C2HData for {who} behind the one with LAST_PDU"),
+            "LAST_PDU in the last one only",
+        );
     }
     let seen = format_args!("C2HData for {who} with DATAO {}", d.datao());
     if command.c2h.pdus == 0 {
-        out.check(d.datao() == 0, req::TCP_C2H_02, seen, "0 in the first");
+        out.at(12, 4).check(d.datao() == 0, req::TCP_C2H_02, seen, "0 in the first");
     } else {
-        out.check(
+        out.at(12, 4).check(
             d.datao() == command.c2h.next,
             req::TCP_C2H_03,
             seen,
@@ -47,7 +56,7 @@ pub(super) fn c2h(state: &State, pdu: &Pdu, out: &mut Out) {
     }
     let end = u64::from(d.datao()) + u64::from(d.datal());
     if let Some(buffer) = command.length() {
-        out.check(
+        out.at(16, 4).check(
             end <= u64::from(buffer),
             req::TCP_C2H_01,
             format_args!("C2HData for {who} up to byte {end}"),
@@ -69,9 +78,9 @@ fn aligned(
     end: u64,
     out: &mut Out,
 ) {
-    out.check(offset.is_multiple_of(4), of, format_args!("{what} with offset {offset}"), "a multiple of 4");
+    out.at(12, 4).check(offset.is_multiple_of(4), of, format_args!("{what} with offset {offset}"), "a multiple of 4");
     let odd_end = command.length().is_some_and(|l| !l.is_multiple_of(4) && u64::from(l) == end);
-    out.check(len.is_multiple_of(4) || odd_end, on, format_args!("{what} with length {len}"), "a multiple of 4");
+    out.at(16, 4).check(len.is_multiple_of(4) || odd_end, on, format_args!("{what} with length {len}"), "a multiple of 4");
 }
 
 /// Data that a successful command moved outside its capsule reaches the end of its buffer; not so where the buffer is an
@@ -99,7 +108,7 @@ pub(super) fn r2t(state: &State, pdu: &Pdu, out: &mut Out) {
     let Ok(r) = R2t::read(&pdu.header) else { return };
     let Some(command) = state.session.command(r.cccid()) else {
         if state.trusts(Side::Host) {
-            out.add(
+            out.at(8, 2).add(
                 req::TCP_R2T_18,
                 format_args!("R2T for CID {:#06x}, {}", r.cccid().0, past(state, r.cccid().0)),
                 "the CID of the command that owns the buffer",
@@ -110,12 +119,12 @@ pub(super) fn r2t(state: &State, pdu: &Pdu, out: &mut Out) {
     let who = name(&state.session, command);
     let from_host = matches!(command.direction(), DataDirection::HostToController | DataDirection::Both);
     let has_buffer = from_host && !command.sqe.sgl1().is_in_capsule();
-    out.check(has_buffer, req::TCP_R2T_18, format_args!("R2T for {who}"), "a command with data in a buffer of the host");
+    out.at(8, 2).check(has_buffer, req::TCP_R2T_18, format_args!("R2T for {who}"), "a command with data in a buffer of the host");
     let seen = format_args!("R2T for {who} with R2TO {}", r.r2to());
     if command.r2t_next == 0 && command.r2ts.is_empty() && command.h2c.pdus == 0 {
-        out.check(r.r2to() == 0, req::TCP_R2T_02, seen, "0 in the first");
+        out.at(12, 4).check(r.r2to() == 0, req::TCP_R2T_02, seen, "0 in the first");
     } else {
-        out.check(
+        out.at(12, 4).check(
             r.r2to() == command.r2t_next,
             req::TCP_R2T_03,
             seen,
@@ -124,7 +133,7 @@ pub(super) fn r2t(state: &State, pdu: &Pdu, out: &mut Out) {
     }
     let end = u64::from(r.r2to()) + u64::from(r.r2tl());
     if let Some(buffer) = command.length().filter(|_| has_buffer) {
-        out.check(
+        out.at(16, 4).check(
             end <= u64::from(buffer),
             req::TCP_R2T_04,
             format_args!("R2T for {who} up to byte {end}"),
@@ -134,7 +143,7 @@ pub(super) fn r2t(state: &State, pdu: &Pdu, out: &mut Out) {
     aligned(command, (r.r2to(), req::TCP_R2T_20), (r.r2tl(), req::TCP_R2T_21), "R2T", end, out);
     if let Some(most) = state.session.icreq().map(|q| q.maxr2t().count()) {
         let now = command.r2ts.len() as u64 + 1;
-        out.check(
+        out.at(10, 2).check(
             now <= most,
             req::TCP_R2T_10,
             format_args!("{now} R2Ts outstanding for {who}"),
@@ -146,14 +155,14 @@ pub(super) fn r2t(state: &State, pdu: &Pdu, out: &mut Out) {
 pub(super) fn h2c(state: &State, pdu: &Pdu, out: &mut Out) {
     let Ok(d) = H2cData::read(&pdu.header) else { return };
     let len = pdu.data.len() as u64;
-    out.check(
+    out.at(16, 4).check(
         u64::from(d.datal()) == len,
         req::TCP_H2C_24,
         format_args!("H2CData with DATAL {} and {len} bytes", d.datal()),
         "the same",
     );
     if let Some(most) = state.session.icresp().map(|r| r.maxh2cdata()) {
-        out.check(
+        out.at(16, 4).check(
             d.datal() <= most,
             req::TCP_H2C_09,
             format_args!("H2CData with DATAL {}", d.datal()),
@@ -165,7 +174,7 @@ pub(super) fn h2c(state: &State, pdu: &Pdu, out: &mut Out) {
     let Some((place, window)) = command.r2ts.iter().enumerate().find(|(_, w)| w.ttag == d.ttag()) else {
         return h2c_unasked(state, &d, &who, out);
     };
-    out.check(
+    out.at(10, 2).check(
         place == 0,
         req::TCP_R2T_07,
         format_args!("H2CData for {who} with TTAG {:#06x}", d.ttag()),
@@ -173,17 +182,17 @@ pub(super) fn h2c(state: &State, pdu: &Pdu, out: &mut Out) {
     );
     let due = window.r2to.wrapping_add(window.sent);
     let which = if window.sent == 0 { req::TCP_H2C_07 } else { req::TCP_H2C_08 };
-    out.check(d.datao() == due, which, format_args!("H2CData for {who} with DATAO {}", d.datao()), due.to_string());
+    out.at(12, 4).check(d.datao() == due, which, format_args!("H2CData for {who} with DATAO {}", d.datao()), due);
     let sent = u64::from(window.sent) + u64::from(d.datal());
     let all = u64::from(window.r2tl);
-    out.check(sent <= all, req::TCP_H2C_08, format_args!("{sent} bytes for an R2T of {all}, {who}"), "R2TL bytes");
-    out.check(
+    out.at(16, 4).check(sent <= all, req::TCP_H2C_08, format_args!("{sent} bytes for an R2T of {all}, {who}"), "R2TL bytes");
+    out.at(1, 1).check(
         d.last() || sent < all,
         req::TCP_H2C_12,
         format_args!("H2CData for {who} ends its R2T without LAST_PDU"),
         "LAST_PDU in the last one",
     );
-    out.check(
+    out.at(1, 1).check(
         !d.last() || sent >= all,
         req::TCP_H2C_13,
         format_args!("LAST_PDU after {sent} of {all} bytes, {who}"),
@@ -197,7 +206,7 @@ pub(super) fn h2c(state: &State, pdu: &Pdu, out: &mut Out) {
 fn h2c_late(state: &State, d: &H2cData, out: &mut Out) {
     let crossing = state.stale.get(&d.cccid().0).is_some_and(|w| w.iter().any(|w| w.ttag == d.ttag()));
     if !crossing && state.trusts(Side::Controller) {
-        out.add(
+        out.at(10, 2).add(
             req::TCP_H2C_04,
             format_args!("H2CData for CID {:#06x}, {}", d.cccid().0, past(state, d.cccid().0)),
             "data only for an R2T",
@@ -213,14 +222,14 @@ fn h2c_unasked(state: &State, d: &H2cData, who: Said, out: &mut Out) {
     match other {
         Some(c) => {
             let owner = name(&state.session, c);
-            out.add(
+            out.at(8, 2).add(
                 req::TCP_H2C_25,
                 format_args!("H2CData for {who} with TTAG {:#06x}", d.ttag()),
                 format_args!("CCCID of {owner}, whose R2T it was"),
             );
         }
         None => {
-            out.add(
+            out.at(10, 2).add(
                 req::TCP_H2C_04,
                 format_args!("H2CData for {who} with TTAG {:#06x}, of no outstanding R2T", d.ttag()),
                 "data only for an R2T",

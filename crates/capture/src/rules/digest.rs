@@ -1,5 +1,7 @@
 //! Digest flags as negotiated, digests that are right, padding. [NVMe/TCP 1.0, 3.3.1 and 3.2]
 
+use std::fmt;
+
 use nvmf_spec::req;
 use nvmf_wire::tcp::{Pdu, PduType, crc32c};
 
@@ -12,27 +14,34 @@ pub(super) fn check(session: &Session, pdu: &Pdu, out: &mut Out) {
         if ptype.takes_hdgst() {
             let which = if on.header { req::TCP_DGST_05 } else { req::TCP_DGST_08 };
             let seen = format_args!("{ptype} with HDGSTF {}", u8::from(head.hdgstf()));
-            out.check(head.hdgstf() == on.header, which, seen, u8::from(on.header).to_string());
+            out.at(1, 1).check(head.hdgstf() == on.header, which, seen, u8::from(on.header));
         }
         // The text gives no value of DDGSTF for a CapsuleCmd without data where data digests are on.
         let judged = ptype.takes_ddgst() && (ptype != PduType::CAPSULE_CMD || !pdu.data.is_empty() || !on.data);
         if judged {
             let which = if on.data { req::TCP_DGST_13 } else { req::TCP_DGST_15 };
             let seen = format_args!("{ptype} with DDGSTF {}", u8::from(head.ddgstf()));
-            out.check(head.ddgstf() == on.data, which, seen, u8::from(on.data).to_string());
+            out.at(1, 1).check(head.ddgstf() == on.data, which, seen, u8::from(on.data));
         }
     }
     if let Some(d) = pdu.hdgst {
-        out.check(pdu.hdgst_ok(), req::TCP_DGST_06, format_args!("HDGST {} of {ptype}", hex(d)), hex(crc32c(&pdu.header)));
+        let due = crc32c(&pdu.header);
+        out.at(pdu.header.len(), 4).check(d == due, req::TCP_DGST_06, format_args!("HDGST {} of {ptype}", Hex(d)), Hex(due));
     }
     if let Some(d) = pdu.ddgst {
-        out.check(pdu.ddgst_ok(), req::TCP_DGST_16, format_args!("DDGST {} of {ptype}", hex(d)), hex(crc32c(&pdu.data)));
+        let (due, at) = (crc32c(&pdu.data), (head.plen() as usize).saturating_sub(4));
+        out.at(at, 4).check(d == due, req::TCP_DGST_16, format_args!("DDGST {} of {ptype}", Hex(d)), Hex(due));
     }
     padding(session, pdu, out);
 }
 
-fn hex(digest: [u8; 4]) -> String {
-    format!("{:08x}", u32::from_le_bytes(digest))
+/// A digest as a number.
+struct Hex([u8; 4]);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", u32::from_le_bytes(self.0))
+    }
 }
 
 fn padding(session: &Session, pdu: &Pdu, out: &mut Out) {
@@ -50,7 +59,7 @@ fn padding(session: &Session, pdu: &Pdu, out: &mut Out) {
     let data_at = pdu.header.len() + pdu.hdgst.map_or(0, |_| 4);
     let pdo = usize::from(head.pdo());
     if pdo < data_at {
-        return out.add(
+        return out.at(3, 1).add(
             req::TCP_CH_05,
             format_args!("{ptype} with data and PDO {pdo}"),
             format_args!("{data_at} or more, where the data starts"),
@@ -58,16 +67,16 @@ fn padding(session: &Session, pdu: &Pdu, out: &mut Out) {
     }
     if let Some(at) = pdu.pad.iter().position(|b| *b != 0) {
         let value = pdu.pad.get(at).copied().unwrap_or(0);
-        out.add(req::TCP_PAD_04, format_args!("{ptype} with {value:#04x} in byte {at} of PAD"), "zero");
+        out.at(data_at + at, 1).add(req::TCP_PAD_04, format_args!("{ptype} with {value:#04x} in byte {at} of PAD"), "zero");
     }
     // More than 128 bytes cannot be asked for; that itself is judged at ICReq and ICResp.
     let Some(units) = units.filter(|u| *u <= 31) else { return };
     let align = (usize::from(units) + 1) * 4;
     if !pdo.is_multiple_of(align) {
-        out.add(which, format_args!("{ptype} with PDO {pdo}"), format_args!("a multiple of {align}"));
+        out.at(3, 1).add(which, format_args!("{ptype} with PDO {pdo}"), format_args!("a multiple of {align}"));
     } else {
         let least = data_at.next_multiple_of(align);
-        out.check(
+        out.at(3, 1).check(
             pdo == least,
             req::TCP_PAD_03,
             format_args!("{ptype} with PDO {pdo}"),

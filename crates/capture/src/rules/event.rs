@@ -76,7 +76,7 @@ fn event(state: &State, cqe: &Cqe, who: Said, out: &mut Out) {
     }
     if state.known.discovery() == Some(true) && kind == 2 && state.known.until(super::identify::V2_0) {
         for which in [req::DISC_CTRL_16, req::ADM_AER_25] {
-            out.check(info == 0xf0 && page == 0x70, which, who.clone(), "0070F002h, the only notice of a discovery controller");
+            out.check(info == 0xf0 && page == 0x70, which, who, "0070F002h, the only notice of a discovery controller");
         }
     }
 }

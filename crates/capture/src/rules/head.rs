@@ -127,16 +127,17 @@ fn rules(ptype: PduType) -> Option<Rules> {
 /// Whether the type goes this way and is known; the other rules hold only then.
 pub(super) fn direction(pdu: &Pdu, out: &mut Out) -> bool {
     let ptype = pdu.ptype();
-    if ptype.from_host() != (out.dir.sender() == Side::Host) {
-        out.add(
+    let sender = out.dir.sender();
+    if ptype.from_host() != (sender == Side::Host) {
+        out.at(0, 1).add(
             req::TCP_CH_01,
-            format_args!("the {} sends type {:02x}h, {ptype}", out.dir.sender(), ptype.0),
+            format_args!("the {} sends type {:02x}h, {ptype}", sender, ptype.0),
             "bit 0 of the type is the direction",
         );
         return false;
     }
     if rules(ptype).is_none() {
-        out.add(req::TCP_CH_02, format_args!("PDU type {:02x}h", ptype.0), "types 00h to 07h and 09h");
+        out.at(0, 1).add(req::TCP_CH_02, format_args!("PDU type {:02x}h", ptype.0), "types 00h to 07h and 09h");
         return false;
     }
     true
@@ -146,19 +147,23 @@ pub(super) fn direction(pdu: &Pdu, out: &mut Out) -> bool {
 pub(super) fn malformed(bytes: &[u8], error: &DecodeError, out: &mut Out) {
     let Some((head, ptype)) = type_of(bytes) else { return };
     let Some(r) = rules(ptype) else {
-        return out.add(req::TCP_CH_02, format_args!("PDU type {:02x}h", ptype.0), "types 00h to 07h and 09h");
+        return out.at(0, 1).add(req::TCP_CH_02, format_args!("PDU type {:02x}h", ptype.0), "types 00h to 07h and 09h");
     };
     let hlen = ptype.hlen().unwrap_or_default();
     match error.at {
         _ if usize::from(head.hlen()) != hlen => {
-            out.add(r.hlen, format_args!("{ptype} with HLEN {}", head.hlen()), format_args!("{hlen}"))
+            out.at(2, 1).add(r.hlen, format_args!("{ptype} with HLEN {}", head.hlen()), format_args!("{hlen}"))
         }
-        3 => out.add(
+        3 => out.at(3, 1).add(
             req::TCP_CH_05,
             format_args!("{ptype} with PDO {} of PLEN {}", head.pdo(), head.plen()),
             "an offset behind the header, within the PDU",
         ),
-        _ => out.add(r.plen, format_args!("{ptype} with PLEN {}: {}", head.plen(), error.why), "the length of the whole PDU"),
+        _ => out.at(4, 4).add(
+            r.plen,
+            format_args!("{ptype} with PLEN {}: {}", head.plen(), error.why),
+            "the length of the whole PDU",
+        ),
     }
 }
 
@@ -167,7 +172,7 @@ pub(super) fn unframed(bytes: &[u8], out: &mut Out) {
     let Some((head, ptype)) = type_of(bytes) else { return };
     if head.plen() < 8 && ptype.from_host() == (out.dir.sender() == Side::Host) {
         let r = rules(ptype).map_or(req::TCP_CH_06, |r| r.plen);
-        out.add(r, format_args!("{ptype} with PLEN {}", head.plen()), "the length of the whole PDU");
+        out.at(4, 4).add(r, format_args!("{ptype} with PLEN {}", head.plen()), "the length of the whole PDU");
     }
 }
 
@@ -175,28 +180,37 @@ pub(super) fn check(pdu: &Pdu, out: &mut Out) {
     let (head, ptype) = (pdu.head(), pdu.ptype());
     let Some(r) = rules(ptype) else { return };
     let hlen = ptype.hlen().unwrap_or_default();
-    out.check(pdu.header.len() == hlen, r.hlen, format_args!("{ptype} with HLEN {}", pdu.header.len()), format_args!("{hlen}"));
+    out.at(2, 1).check(
+        pdu.header.len() == hlen,
+        r.hlen,
+        format_args!("{ptype} with HLEN {}", pdu.header.len()),
+        format_args!("{hlen}"),
+    );
     if let Some(fixed) = r.fixed {
         let plen = fixed + u32::from(pdu.hdgst.is_some()) * 4;
-        out.check(head.plen() == plen, r.plen, format_args!("{ptype} with PLEN {}", head.plen()), format_args!("{plen}"));
+        out.at(4, 4).check(head.plen() == plen, r.plen, format_args!("{ptype} with PLEN {}", head.plen()), format_args!("{plen}"));
     }
     let flags = pdu.header.get(1).copied().unwrap_or(0);
     let (defined, which) = r.flags;
-    out.check(
+    out.at(1, 1).check(
         flags & !defined == 0,
         which,
         format_args!("{ptype} with FLAGS {flags:#04x}"),
         format_args!("no bits but {defined:#04x}"),
     );
     if let Some(which) = r.pdo {
-        out.check(head.pdo() == 0, which, format_args!("{ptype} with PDO {}", head.pdo()), "0, it is reserved");
+        out.at(3, 1).check(head.pdo() == 0, which, format_args!("{ptype} with PDO {}", head.pdo()), "0, it is reserved");
     }
     for (from, to, which) in r.reserved {
         let set = pdu.header.get(*from..*to).unwrap_or(&[]).iter().position(|b| *b != 0);
         if let Some(at) = set {
             let at = from + at;
             let value = pdu.header.get(at).copied().unwrap_or(0);
-            out.add(which, format_args!("{ptype} with {value:#04x} in byte {at}"), format_args!("bytes {from} to {} zero", to - 1));
+            out.at(at, 1).add(
+                which,
+                format_args!("{ptype} with {value:#04x} in byte {at}"),
+                format_args!("bytes {from} to {} zero", to - 1),
+            );
         }
     }
     match ptype {
@@ -209,21 +223,21 @@ pub(super) fn check(pdu: &Pdu, out: &mut Out) {
 
 fn ic_req(pdu: &Pdu, out: &mut Out) {
     let Ok(q) = IcReq::read(&pdu.header) else { return };
-    out.check(q.pfv() == 0, req::TCP_ICREQ_07, format_args!("PFV {}", q.pfv()), "0");
-    out.check(q.hpda() <= 31, req::TCP_ICREQ_08, format_args!("HPDA {}", q.hpda()), "0 to 31");
+    out.at(8, 2).check(q.pfv() == 0, req::TCP_ICREQ_07, format_args!("PFV {}", q.pfv()), "0");
+    out.at(10, 1).check(q.hpda() <= 31, req::TCP_ICREQ_08, format_args!("HPDA {}", q.hpda()), "0 to 31");
     let dgst = q.as_bytes()[11];
-    out.check(dgst & 0xfc == 0, req::TCP_ICREQ_09, format_args!("DGST {dgst:#04x}"), "bits 7:2 zero");
+    out.at(11, 1).check(dgst & 0xfc == 0, req::TCP_ICREQ_09, format_args!("DGST {dgst:#04x}"), "bits 7:2 zero");
 }
 
 fn ic_resp(pdu: &Pdu, out: &mut Out) {
     let Ok(r) = IcResp::read(&pdu.header) else { return };
-    out.check(r.pfv() == 0, req::TCP_ICRESP_07, format_args!("PFV {}", r.pfv()), "0");
-    out.check(r.cpda() <= 31, req::TCP_ICRESP_08, format_args!("CPDA {}", r.cpda()), "0 to 31");
+    out.at(8, 2).check(r.pfv() == 0, req::TCP_ICRESP_07, format_args!("PFV {}", r.pfv()), "0");
+    out.at(10, 1).check(r.cpda() <= 31, req::TCP_ICRESP_08, format_args!("CPDA {}", r.cpda()), "0 to 31");
     let dgst = r.as_bytes()[11];
-    out.check(dgst & 0xfc == 0, req::TCP_ICRESP_09, format_args!("DGST {dgst:#04x}"), "bits 7:2 zero");
+    out.at(11, 1).check(dgst & 0xfc == 0, req::TCP_ICRESP_09, format_args!("DGST {dgst:#04x}"), "bits 7:2 zero");
     let most = r.maxh2cdata();
-    out.check(most.is_multiple_of(4), req::TCP_ICRESP_12, format_args!("MAXH2CDATA {most}"), "a multiple of 4");
-    out.check(most >= 4096, req::TCP_ICRESP_13, format_args!("MAXH2CDATA {most}"), "at least 4096");
+    out.at(12, 4).check(most.is_multiple_of(4), req::TCP_ICRESP_12, format_args!("MAXH2CDATA {most}"), "a multiple of 4");
+    out.at(12, 4).check(most >= 4096, req::TCP_ICRESP_13, format_args!("MAXH2CDATA {most}"), "at least 4096");
 }
 
 fn term(pdu: &Pdu, plen: &'static Requirement, out: &mut Out) {
@@ -231,13 +245,13 @@ fn term(pdu: &Pdu, plen: &'static Requirement, out: &mut Out) {
     let host = out.dir.sender() == Side::Host;
     let ptype = pdu.ptype();
     let len = pdu.head().plen();
-    out.check(TERM_PLEN.contains(&len), plen, format_args!("{ptype} with PLEN {len}"), "24 to 152");
+    out.at(4, 4).check(TERM_PLEN.contains(&len), plen, format_args!("{ptype} with PLEN {len}"), "24 to 152");
     let most = if host { req::TCP_TERM_21 } else { req::TCP_TERM_09 };
     out.check(pdu.data.len() <= 128, most, format_args!("{ptype} with {} bytes of data", pdu.data.len()), "128 at most");
     let (known, reserved) = if host { (req::TCP_TERM_30, req::TCP_TERM_38) } else { (req::TCP_TERM_46, req::TCP_TERM_54) };
-    out.check((1..=6).contains(&t.fes().0), known, format_args!("{ptype} with FES {:#06x}", t.fes().0), "01h to 06h");
+    out.at(8, 2).check((1..=6).contains(&t.fes().0), known, format_args!("{ptype} with FES {:#06x}", t.fes().0), "01h to 06h");
     let without = matches!(t.fes(), Fes::PDU_SEQUENCE_ERROR | Fes::DATA_TRANSFER_OUT_OF_RANGE | Fes::LIMIT_EXCEEDED);
-    out.check(
+    out.at(10, 4).check(
         !without || t.fei() == 0,
         reserved,
         format_args!("FEI {:#x} with FES {:02x}h", t.fei(), t.fes().0),

@@ -129,7 +129,7 @@ fn fabrics(i: &IdentifyController, who: Said, out: &mut Out) {
     out.check(i.icdoff() == 0, req::TCP_CAPSULE_09, seen("ICDOFF", i.icdoff().into()), "0");
     let few = i.acl().count() < 4 || i.aerl().count() < 4;
     let limits = format_args!("{who}: {} aborts and {} event requests at a time", i.acl().count(), i.aerl().count());
-    out.check(!few, req::ADM_IDENTIFY_58, limits.clone(), "4 of each");
+    out.check(!few, req::ADM_IDENTIFY_58, limits, "4 of each");
     out.check(i.aerl().count() >= 4, req::FAB_IDENT_08, limits, "4 event requests");
 }
 

@@ -80,6 +80,8 @@ pub(super) struct Counted {
 pub(super) struct Known {
     /// The connection of the Admin Queue stands.
     pub open: bool,
+    /// It can be found by its name; see `controllers`.
+    pub named: bool,
     pub who: Option<Who>,
     /// When the association began, nanoseconds.
     pub since_ns: u64,

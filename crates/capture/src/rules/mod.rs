@@ -17,6 +17,7 @@ mod answers;
 mod capsule;
 mod claim;
 mod content;
+mod controllers;
 mod data;
 mod digest;
 mod discovery;
@@ -42,10 +43,11 @@ use nvmf_spec::{Level, Requirement, Side, req};
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::{CapsuleCmd, Pdu, PduHead, PduType};
-use nvmf_wire::{Qid, Sqe};
+use nvmf_wire::{Cqe, Qid, Sqe};
 
 use crate::exchange::{Direction, Event, EventKind, Exchange};
 use crate::session::{Command, Session};
+use controllers::Controllers;
 use known::{Known, Who};
 use state::State;
 use store::Written;
@@ -65,10 +67,47 @@ pub struct Finding {
     pub event: usize,
     /// When, on the clock of the events, nanoseconds.
     pub at_ns: u64,
+    /// Frame of the capture file that completed the event, from 1; 0 where there is none.
+    pub frame: u64,
+    /// The bytes that show it; none where it is the end of a connection, or bytes that did not come.
+    pub bytes: Shown,
     /// What was seen, with values.
     pub seen: String,
     /// What the requirement asks for here.
     pub expected: String,
+}
+
+/// Bytes that show a breach.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Where they begin, bytes from the start of the PDU; of [`Part::Data`], from the start of the data.
+    pub offset: usize,
+    /// What they are a part of.
+    pub part: Part,
+    /// At most [`MAX_SHOWN`] of them.
+    pub bytes: Vec<u8>,
+}
+
+/// Most bytes that a finding shows.
+pub const MAX_SHOWN: usize = 128;
+
+/// What the bytes of a finding are a part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// The PDU, or message, that is the event.
+    #[default]
+    Pdu,
+    /// The data of a command, which may have come in many PDUs.
+    Data,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pdu => "pdu",
+            Self::Data => "data",
+        })
+    }
 }
 
 impl fmt::Display for Finding {
@@ -81,9 +120,9 @@ impl fmt::Display for Finding {
 /// Finds breaches in events, connection by connection.
 #[derive(Debug, Default)]
 pub struct Judge {
-    connections: BTreeMap<usize, State>,
-    /// What is known of the controllers, by the connection of their Admin Queue.
-    controllers: BTreeMap<usize, Known>,
+    connections: BTreeMap<usize, Box<State>>,
+    /// What is known of the controllers.
+    controllers: Controllers,
     /// What was written, where nobody else writes.
     written: Option<Written>,
     once: bool,
@@ -120,7 +159,7 @@ impl Judge {
     /// Drops what is remembered of connection `conn`: it is over.
     pub fn forget(&mut self, conn: usize) {
         self.connections.remove(&conn);
-        self.controllers.remove(&conn);
+        self.controllers.forget(conn);
     }
 
     /// What is wrong about the next event of connection `conn`; the caller numbers connections as it likes.
@@ -131,25 +170,31 @@ impl Judge {
         if state.blind {
             return Vec::new();
         }
-        let mut out = Out { dir: event.dir, breaches: Vec::new() };
+        let mut out = Out::new(event.dir);
         state.now_ns = event.at_ns;
         if let EventKind::Pdu(bytes) = &event.kind {
             home(state, conn, &self.controllers, bytes);
         }
-        let home = state.home.unwrap_or(conn);
-        state.known = self.controllers.remove(&home).unwrap_or_default();
+        if let Some(home) = state.home {
+            self.controllers.swap(home, home == conn, &mut state.known);
+        }
         state.written = self.written.take();
         state.event(event, &mut out);
-        twice(state, &self.controllers, event, &mut out);
+        twice(state, conn, &self.controllers, event, &mut out);
         self.written = state.written.take();
-        // A connection that belongs to no known controller leaves nothing behind.
-        if state.home.is_some() {
-            self.controllers.insert(home, std::mem::take(&mut state.known));
+        match state.home {
+            Some(home) => self.controllers.swap(home, false, &mut state.known),
+            // A connection that belongs to no known controller learns nothing for its next event.
+            None => *state.known = Known::default(),
         }
         if self.once {
             let side = event.dir.sender();
             out.breaches.retain(|b| state.reported.insert((b.requirement.id, b.side.unwrap_or(side))));
         }
+        let bytes: &[u8] = match &event.kind {
+            EventKind::Pdu(bytes) | EventKind::Undecodable { bytes, .. } => bytes,
+            _ => &[],
+        };
         let finding = |b: Breach| Finding {
             requirement: b.requirement,
             level: b.requirement.level,
@@ -157,6 +202,8 @@ impl Judge {
             conn,
             event: number,
             at_ns: event.at_ns,
+            frame: event.frame,
+            bytes: b.bytes.unwrap_or_else(|| shown(Part::Pdu, bytes, b.at)),
             seen: b.seen,
             expected: b.expected,
         };
@@ -165,13 +212,10 @@ impl Judge {
 }
 
 /// A controller serves one association, so that a second one under its name means that both go by one controller ID.
-fn twice(state: &mut State, controllers: &BTreeMap<usize, Known>, event: &Event, out: &mut Out) {
+fn twice(state: &mut State, conn: usize, controllers: &Controllers, event: &Event, out: &mut Out) {
     let served = event.dir == Direction::ControllerToHost && state.session.is_admin() && state.served;
     let Some(w) = state.known.who.as_ref().filter(|_| served && state.known.open) else { return };
-    let same = |k: &Known| {
-        k.open && k.since_ns > state.known.since_ns && k.who.as_ref().is_some_and(|o| o.subnqn == w.subnqn && o.cntlid == w.cntlid)
-    };
-    if controllers.values().any(same) {
+    if controllers.named(&w.subnqn, w.cntlid).any(|(home, k)| home != conn && k.since_ns > state.known.since_ns) {
         let seen = format!("controller {} of {} serves an association, and a later one has its ID", w.cntlid.0, w.subnqn);
         out.add(req::FAB_CNTLID_14, seen, "one association at a time");
         state.known.open = false;
@@ -179,7 +223,7 @@ fn twice(state: &mut State, controllers: &BTreeMap<usize, Known>, event: &Event,
 }
 
 /// Finds the controller that a connection belongs to: its own where it is an Admin Queue, by the Connect data where it is another.
-fn home(state: &mut State, conn: usize, controllers: &BTreeMap<usize, Known>, bytes: &Bytes) {
+fn home(state: &mut State, conn: usize, controllers: &Controllers, bytes: &Bytes) {
     if bytes.first() != Some(&PduType::CAPSULE_CMD.0) || state.session.connect().is_some() {
         return;
     }
@@ -194,11 +238,7 @@ fn home(state: &mut State, conn: usize, controllers: &BTreeMap<usize, Known>, by
         return;
     }
     let Ok(data) = ConnectData::read(&pdu.data) else { return };
-    let who = Who::of(&data);
-    let same = |k: &Known| k.who.as_ref().is_some_and(|w| w.subnqn == who.subnqn && w.cntlid == who.cntlid && k.open);
-    let exact = |k: &Known| same(k) && k.who.as_ref().is_some_and(|w| w.hostid == who.hostid && w.hostnqn == who.hostnqn);
-    let newest = |fits: &dyn Fn(&Known) -> bool| controllers.iter().rev().find(|(_, k)| fits(k)).map(|(c, _)| *c);
-    state.home = newest(&exact).or_else(|| newest(&same));
+    state.home = controllers.home(&Who::of(&data));
 }
 
 /// Headers of each side that are remembered for its peer's terminate request.
@@ -208,6 +248,10 @@ struct Breach {
     requirement: &'static Requirement,
     seen: String,
     expected: String,
+    /// Which bytes of the event show it: the first, and how many.
+    at: (usize, usize),
+    /// The bytes themselves, where they are no part of the event.
+    bytes: Option<Shown>,
     /// Who broke it, where that is not the sender of the event.
     side: Option<Side>,
 }
@@ -216,16 +260,63 @@ struct Breach {
 struct Out {
     dir: Direction,
     breaches: Vec<Breach>,
+    /// Where in the event lies what is judged now.
+    part: (usize, usize),
+    /// The same for the next check alone.
+    field: Option<(usize, usize)>,
+    /// Where in the event its CQE lies, if it has one.
+    cqe: Option<usize>,
 }
 
 impl Out {
+    fn new(dir: Direction) -> Self {
+        Self { dir, breaches: Vec::new(), part: (0, 16), field: None, cqe: None }
+    }
+
+    /// From now on `len` bytes at `offset` of the event are judged.
+    fn part(&mut self, offset: usize, len: usize) {
+        self.part = (offset, len);
+    }
+
+    /// The CQE of the event begins at `offset`.
+    fn cqe(&mut self, offset: usize) {
+        self.part(offset, Cqe::LEN);
+        self.cqe = Some(offset);
+    }
+
+    /// From now on `len` bytes at `offset` of the CQE are judged; of an event that has none, what was judged before.
+    fn within_cqe(&mut self, offset: usize, len: usize) {
+        if let Some(cqe) = self.cqe {
+            self.part(cqe + offset, len);
+        }
+    }
+
+    /// The next check is about `len` bytes at `offset` of that part.
+    fn at(&mut self, offset: usize, len: usize) -> &mut Self {
+        self.field = Some((self.part.0 + offset, len));
+        self
+    }
+
     fn add(&mut self, requirement: &'static Requirement, seen: impl fmt::Display, expected: impl fmt::Display) {
-        self.breaches.push(Breach { requirement, seen: seen.to_string(), expected: expected.to_string(), side: None });
+        self.push(None, requirement, seen.to_string(), expected.to_string());
+    }
+
+    fn push(&mut self, side: Option<Side>, requirement: &'static Requirement, seen: String, expected: String) {
+        let at = self.field.take().unwrap_or(self.part);
+        self.breaches.push(Breach { requirement, seen, expected, at, bytes: None, side });
+    }
+
+    /// Takes over what was found in data that is no part of the event.
+    fn of_data(&mut self, data: &[u8], inner: Out) {
+        for mut breach in inner.breaches {
+            breach.bytes = Some(shown(Part::Data, data, breach.at));
+            self.breaches.push(breach);
+        }
     }
 
     /// Adds a breach of a side that did not send this event.
     fn blame(&mut self, side: Side, requirement: &'static Requirement, seen: impl fmt::Display, expected: impl fmt::Display) {
-        self.breaches.push(Breach { requirement, seen: seen.to_string(), expected: expected.to_string(), side: Some(side) });
+        self.push(Some(side), requirement, seen.to_string(), expected.to_string());
     }
 
     /// Adds a breach unless `ok`; only then the texts are made, so that what is right costs nothing.
@@ -234,7 +325,15 @@ impl Out {
         if !ok {
             self.add(requirement, seen, expected);
         }
+        self.field = None;
     }
+}
+
+/// The part of `bytes` that lies at `at`.
+fn shown(part: Part, bytes: &[u8], (offset, len): (usize, usize)) -> Shown {
+    let offset = offset.min(bytes.len());
+    let end = offset.saturating_add(len.min(MAX_SHOWN)).min(bytes.len());
+    Shown { offset, part, bytes: bytes.get(offset..end).unwrap_or(&[]).to_vec() }
 }
 
 fn index(side: Side) -> usize {

@@ -141,13 +141,13 @@ pub(super) fn answered(state: &State, sqe: &Sqe, cqe: &Cqe, who: Said, out: &mut
         Property::CSTS if !wide => status(state, sqe, Csts::read(&value.to_le_bytes()).unwrap_or_default(), &who, out),
         Property::NSSR | Property::NSSD => {
             for which in [req::FAB_PROP_33, req::RESET_31] {
-                out.check(value == 0, which, who.clone(), "0");
+                out.check(value == 0, which, who, "0");
             }
         }
         Property::CRTO if !wide => timeouts(&state.known, Crto::read(&value.to_le_bytes()).unwrap_or_default(), &who, out),
         p if RESERVED.contains(&p.0) || p.0 >= 0x1000 => {
             let which = if p.0 >= 0x1000 { req::FAB_PROP_05 } else { req::FAB_PROP_14 };
-            out.check(value == 0, which, who.clone(), "0, it is reserved");
+            out.check(value == 0, which, who, "0, it is reserved");
             out.check(value == 0, req::RESET_28, who, "0, it is reserved");
         }
         _ => {}

@@ -3,35 +3,35 @@
 use nvmf_spec::{Side, req};
 use nvmf_wire::property::PropertyGet;
 use nvmf_wire::sqe::{Direction as DataDirection, FabricsType, IoOpcode, Opcode};
-use nvmf_wire::tcp::{C2hData, CapsuleResp, Pdu};
+use nvmf_wire::tcp::{C2hData, Pdu};
 use nvmf_wire::{Cntlid, Cqe, Status};
 
 use super::state::State;
 use super::{Out, Said, answer, claim, content, data, event, feature, name, property, store};
 use crate::session::Command;
 
-pub(super) fn check(state: &mut State, pdu: &Pdu, out: &mut Out) {
-    let Ok(capsule) = CapsuleResp::read(&pdu.header) else { return };
-    let cqe = Cqe::from_bytes(capsule.cqe());
+pub(super) fn check(state: &mut State, cqe: &Cqe, out: &mut Out) {
     let bytes = cqe.as_bytes();
     let sqid = u16::from_le_bytes([bytes[10], bytes[11]]);
-    out.check(sqid == 0, req::CQE_02, format_args!("SQID {sqid}"), "0, it is reserved");
-    out.check(bytes[14] & 1 == 0, req::CQE_03, "phase bit 1", "0, it is reserved");
+    out.at(10, 2).check(sqid == 0, req::CQE_02, format_args!("SQID {sqid}"), "0, it is reserved");
+    out.at(14, 1).check(bytes[14] & 1 == 0, req::CQE_03, "phase bit 1", "0, it is reserved");
     let status = cqe.status();
-    out.check(!(4..=6).contains(&status.sct()), req::CQE_14, format_args!("SCT {}", status.sct()), "not 4 to 6");
+    out.at(14, 2).check(!(4..=6).contains(&status.sct()), req::CQE_14, format_args!("SCT {}", status.sct()), "not 4 to 6");
     let success = status.code() == Status::SUCCESS;
-    out.check(!success || (!cqe.dnr() && cqe.crd() == 0), req::CQE_05, "DNR or CRD set with success", "0");
-    out.check(!cqe.dnr() || cqe.crd() == 0, req::CQE_07, format_args!("CRD {} with DNR", cqe.crd()), "0");
+    out.at(14, 2).check(!success || (!cqe.dnr() && cqe.crd() == 0), req::CQE_05, "DNR or CRD set with success", "0");
+    out.at(14, 2).check(!cqe.dnr() || cqe.crd() == 0, req::CQE_07, format_args!("CRD {} with DNR", cqe.crd()), "0");
     let Some(command) = state.session.command(cqe.cid()) else {
-        unknown(state, &cqe, out);
-        return sqhd(state, None, &cqe, out);
+        unknown(state, cqe, out);
+        return sqhd(state, None, cqe, out);
     };
     let who = name(&state.session, command);
-    dwords(state, command, &cqe, &who, out);
+    dwords(state, command, cqe, &who, out);
     moved(command, success, &who, out);
-    rules(state, command, &cqe, &who, out);
+    let whole = out.part;
+    rules(state, command, cqe, &who, out);
+    out.part = whole;
     let connect = (command.sqe.fctype() == Some(FabricsType::CONNECT)).then_some(success);
-    sqhd(state, connect, &cqe, out);
+    sqhd(state, connect, cqe, out);
 }
 
 /// A command that SUCCESS in its last C2HData completes: as with a response that says nothing more.
@@ -49,8 +49,10 @@ fn rules(state: &State, command: &Command, cqe: &Cqe, who: Said, out: &mut Out) 
     if !state.trusts(Side::Host) {
         return;
     }
+    out.within_cqe(14, 2);
     claim::check(state, command, cqe, who, out);
     answer::check(state, command, cqe, who, out);
+    out.within_cqe(0, 8);
     if sqe.fctype().is_some() {
         return property::answered(state, sqe, cqe, who, out);
     }
@@ -69,8 +71,8 @@ fn unknown(state: &State, cqe: &Cqe, out: &mut Out) {
         return;
     }
     match state.completed.get(&cid) {
-        Some(true) => out.add(req::TCP_C2H_11, format_args!("response for CID {cid:#06x} after SUCCESS"), "none"),
-        Some(false) => out.add(req::CQE_01, format_args!("second response for CID {cid:#06x}"), "one for each command"),
+        Some(true) => out.at(12, 2).add(req::TCP_C2H_11, format_args!("response for CID {cid:#06x} after SUCCESS"), "none"),
+        Some(false) => out.at(12, 2).add(req::CQE_01, format_args!("second response for CID {cid:#06x}"), "one for each command"),
         None => out.add(
             req::CQE_01,
             format_args!("response for CID {cid:#06x}, which was not sent"),
@@ -105,13 +107,13 @@ fn dwords(state: &State, command: &Command, cqe: &Cqe, who: Said, out: &mut Out)
     let seen = format_args!("{who}: DW0 {dw0:#x}, DW1 {dw1:#x}");
     match command.sqe.fctype() {
         Some(FabricsType::CONNECT) => connect(state, cqe, who, out),
-        Some(FabricsType::PROPERTY_SET) => out.check((dw0, dw1) == (0, 0), req::FAB_PROP_10, seen, "0"),
+        Some(FabricsType::PROPERTY_SET) => out.at(0, 8).check((dw0, dw1) == (0, 0), req::FAB_PROP_10, seen, "0"),
         Some(FabricsType::PROPERTY_GET) if success => {
             let get = PropertyGet::from_bytes(*command.sqe.as_bytes());
-            out.check(get.attrib() != 0 || dw1 == 0, req::FAB_PROP_09, seen, "DW1 0 for a property of 4 bytes");
+            out.at(4, 4).check(get.attrib() != 0 || dw1 == 0, req::FAB_PROP_09, seen, "DW1 0 for a property of 4 bytes");
         }
         Some(FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE) => {
-            out.check((dw0, dw1) == (0, 0), req::FAB_AUTH_04, seen, "0");
+            out.at(0, 8).check((dw0, dw1) == (0, 0), req::FAB_AUTH_04, seen, "0");
         }
         Some(_) => {}
         None => {
@@ -119,20 +121,20 @@ fn dwords(state: &State, command: &Command, cqe: &Cqe, who: Said, out: &mut Out)
                 true => matches!(command.sqe.opc(), Opcode::IDENTIFY | Opcode::GET_LOG_PAGE | Opcode::KEEP_ALIVE),
                 false => matches!(IoOpcode(command.sqe.opc().0), IoOpcode::READ | IoOpcode::WRITE | IoOpcode::FLUSH),
             };
-            out.check(!plain || (dw0, dw1) == (0, 0), req::CQE_04, seen, "0, the command defines neither");
+            out.at(0, 8).check(!plain || (dw0, dw1) == (0, 0), req::CQE_04, seen, "0, the command defines neither");
         }
     }
 }
 
 fn connect(state: &State, cqe: &Cqe, who: Said, out: &mut Out) {
     let (dw0, dw1, status) = (cqe.dw0(), cqe.dw1(), cqe.status().code());
-    out.check(dw1 == 0, req::FAB_CONNECT_39, format_args!("{who}: DW1 {dw1:#x}"), "0, it is reserved");
+    out.at(4, 4).check(dw1 == 0, req::FAB_CONNECT_39, format_args!("{who}: DW1 {dw1:#x}"), "0, it is reserved");
     if status == Status::SUCCESS {
         let authreq = dw0 >> 16;
-        out.check(authreq & !6 == 0, req::FAB_CONNECT_40, format_args!("AUTHREQ {authreq:#06x}"), "no bits but 1 and 2");
+        out.at(2, 2).check(authreq & !6 == 0, req::FAB_CONNECT_40, format_args!("AUTHREQ {authreq:#06x}"), "no bits but 1 and 2");
         let alike = state.asking.as_ref().is_some_and(|w| w.hostnqn == w.subnqn) && authreq & 2 != 0;
         out.check(!alike, req::FAB_CONNECT_32, format_args!("{who}: host and subsystem of one name, with authentication"), "1/84h");
-        out.check(authreq & 6 != 6, req::FAB_CONNECT_41, "AUTHREQ with ATR and ASCR", "ATR cleared where ASCR is set");
+        out.at(2, 2).check(authreq & 6 != 6, req::FAB_CONNECT_41, "AUTHREQ with ATR and ASCR", "ATR cleared where ASCR is set");
         let got = Cntlid(dw0 as u16);
         let asked = state.asked_cntlid.filter(|c| *c != Cntlid::DYNAMIC && *c != Cntlid::ANY_STATIC);
         if let Some(asked) = asked {
@@ -160,11 +162,11 @@ fn sqhd(state: &mut State, connect: Option<bool>, cqe: &Cqe, out: &mut Out) {
     let asked_off = state.session.connect().is_some_and(|c| c.sqfcd());
     match connect {
         Some(true) if !asked_off => {
-            out.check(sqhd != 0xffff, req::FAB_SQFC_06, "SQHD FFFFh, no disabling was asked for", "another value")
+            out.at(8, 2).check(sqhd != 0xffff, req::FAB_SQFC_06, "SQHD FFFFh, no disabling was asked for", "another value")
         }
         Some(false) => return,
         None if state.session.flow_control_off() => {
-            return out.check(sqhd == 0, req::CQE_19, format_args!("SQHD {sqhd} with SQ flow control off"), "0");
+            return out.at(8, 2).check(sqhd == 0, req::CQE_19, format_args!("SQHD {sqhd} with SQ flow control off"), "0");
         }
         _ => {}
     }
@@ -173,7 +175,7 @@ fn sqhd(state: &mut State, connect: Option<bool>, cqe: &Cqe, out: &mut Out) {
         return;
     }
     if u64::from(sqhd) >= size {
-        return out.add(req::CQE_17, format_args!("SQHD {sqhd}"), format_args!("below {size}, the queue size"));
+        return out.at(8, 2).add(req::CQE_17, format_args!("SQHD {sqhd}"), format_args!("below {size}, the queue size"));
     }
     let (taken, last) = state.head.unwrap_or((0, 0));
     let step = (u64::from(sqhd) + size - u64::from(last)) % size;

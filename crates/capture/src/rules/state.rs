@@ -59,7 +59,7 @@ pub(super) struct State {
     /// The connection of the Admin Queue whose association this belongs to.
     pub home: Option<usize>,
     /// What is known of the controller; lent by [`super::Judge`] while an event of this connection is judged.
-    pub known: Known,
+    pub known: Box<Known>,
     /// Data that comes for commands whose answers are read.
     pub answers: Answers,
     /// What was known when a command was sent, by its CID.
@@ -239,6 +239,7 @@ impl State {
             out.add(ends, format_args!("{} after a terminate request", pdu.ptype()), "nothing but the end of the connection");
         }
         let before = out.breaches.len();
+        out.part(0, pdu.header.len());
         if !head::direction(pdu, out) {
             self.taint(sender);
             self.blame(sender, &pdu.header, None, before, out);
@@ -260,8 +261,18 @@ impl State {
         }
         match pdu.ptype() {
             PduType::IC_RESP => self.ic_resp(pdu, out),
-            PduType::CAPSULE_CMD => capsule::check(self, pdu, out),
-            PduType::CAPSULE_RESP => response::check(self, pdu, out),
+            PduType::CAPSULE_CMD => {
+                if let Ok(c) = CapsuleCmd::read(&pdu.header) {
+                    out.part(PduHead::LEN, Sqe::LEN);
+                    capsule::check(self, &Sqe::from_bytes(c.sqe()), &pdu.data, out);
+                }
+            }
+            PduType::CAPSULE_RESP => {
+                if let Ok(c) = CapsuleResp::read(&pdu.header) {
+                    out.cqe(PduHead::LEN);
+                    response::check(self, &Cqe::from_bytes(c.cqe()), out);
+                }
+            }
             PduType::C2H_DATA => {
                 data::c2h(self, pdu, out);
                 self.took(pdu);
