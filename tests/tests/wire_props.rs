@@ -28,12 +28,12 @@ fn fields_lie_inside_and_apart() {
         for f in l.all_fields() {
             assert!(!names.contains(&f.name), "{}: two fields {}", l.name, f.name);
             names.push(f.name);
-            assert!(f.width > 0 && f.bit + f.width <= l.bytes * 8, "{}.{f:?} leaves the structure", l.name);
+            assert!(f.width > 0 && f.offset() + f.len() <= l.bytes, "{}.{f:?} leaves the structure", l.name);
             assert!(!f.is_int() || f.width <= 64, "{}.{f:?} is an integer of more than 64 bits", l.name);
             assert!(f.is_int() || (f.bit % 8 == 0 && f.width % 8 == 0), "{}.{f:?}: bytes that start inside a byte", l.name);
-            for slot in &mut owner[f.bit..f.bit + f.width] {
-                assert_eq!(*slot, None, "{}.{f:?} overlaps", l.name);
-                *slot = Some(f.name);
+            for bit in f.bits() {
+                assert_eq!(owner[bit], None, "{}.{f:?} overlaps", l.name);
+                owner[bit] = Some(f.name);
             }
         }
         let reserved = l.reserved_mask();

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use nvmf_spec::Side;
 
+use crate::roce::{Packet, Rdma};
 use crate::stream::Stream;
 use crate::tls::Notice;
 
@@ -99,6 +100,12 @@ pub enum EventKind {
     },
     /// What TLS below the PDUs says of itself. It is not the PDUs' stream: offsets and pieces do not count it.
     Tls(Notice),
+    /// A RoCEv2 packet of this connection, or one of connection management about it: one a frame, whatever it holds. What it comes to
+    /// follows as [`EventKind::Rdma`], with the same frame.
+    Packet(Packet),
+    /// What RoCEv2 packets come to: a capsule, data that moved, a message of connection management. None of the variants above comes
+    /// on such a connection.
+    Rdma(Box<Rdma>),
 }
 
 /// Most bytes that one [`EventKind::Undecodable`] keeps.
@@ -128,7 +135,7 @@ pub enum Transport {
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// The host's end.
+    /// The host's end. Over RDMA the port is 4791 at both ends: [`Rdma::QueuePairs`] tells connections apart.
     pub client: SocketAddr,
     /// The controller's end.
     pub server: SocketAddr,
@@ -138,15 +145,17 @@ pub struct Ends {
     pub transport: Transport,
 }
 
-/// One TCP connection, hence one queue pair. [NVMe/TCP 1.0, 2; TCP-QUEUE-01]
+/// One TCP connection, or one pair of RDMA queue pairs; hence one NVMe queue. [NVMe/TCP 1.0, 2; NVMe/RDMA 1.0, 3.2; TCP-QUEUE-01]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// The host's end.
+    /// The host's end. Over RDMA the port is that of RoCEv2, 4791, at both ends: [`Rdma::QueuePairs`] tells connections apart.
     pub client: SocketAddr,
     /// The controller's end.
     pub server: SocketAddr,
     /// When it was opened or first seen, nanoseconds.
     pub opened_ns: u64,
+    /// What carries its capsules.
+    pub transport: Transport,
     /// What happened, in order of time.
     pub events: Vec<Event>,
     /// The pieces in which the bytes came, in order of time within each direction.
@@ -203,7 +212,7 @@ impl Recorder {
     #[must_use]
     pub fn new(client: SocketAddr, server: SocketAddr, opened_ns: u64) -> Self {
         Self {
-            connection: Connection { client, server, opened_ns, events: Vec::new(), chunks: Vec::new() },
+            connection: Connection { client, server, opened_ns, transport: Transport::Tcp, events: Vec::new(), chunks: Vec::new() },
             streams: [Stream::default(), Stream::default()],
             last_ns: [opened_ns; 2],
             frame: 0,

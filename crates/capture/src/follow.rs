@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use crate::exchange::{Ends, Event, Transport};
+use crate::exchange::{Ends, Event};
 use crate::file::{Capture, CaptureError};
 
 /// Sees a capture go by.
@@ -54,7 +54,7 @@ impl Follow {
     pub fn read(&self, reader: impl Read, watcher: &mut dyn Watcher) -> Result<Followed, CaptureError> {
         let capture = Capture::read(reader)?;
         for (i, c) in capture.connections().iter().enumerate() {
-            let ends = Ends { client: c.client, server: c.server, opened_ns: c.opened_ns, transport: Transport::Tcp };
+            let ends = Ends { client: c.client, server: c.server, opened_ns: c.opened_ns, transport: c.transport };
             watcher.opened(i, &ends);
         }
         for (conn, event) in capture.exchange().events() {

@@ -18,6 +18,7 @@ mod judged;
 pub mod lint;
 mod packet;
 pub mod pcapng;
+pub mod roce;
 pub mod rules;
 pub mod session;
 mod stream;
@@ -30,6 +31,7 @@ pub use exchange::{Connection, Direction, Ends, Event, EventKind, Exchange, Reco
 pub use file::{Capture, CaptureError};
 pub use follow::{Follow, Followed, Watcher};
 pub use judged::JUDGED;
+pub use roce::{Packet, Rdma};
 pub use rules::{Finding, Judge};
 pub use session::Session;
 pub use trace::Trace;

@@ -137,7 +137,7 @@ fn steps(connection: &Connection) -> Vec<Step<'_>> {
             EventKind::Closed { reset } => {
                 out.push((e.at_ns, 1 + u8::from(reset), Step::Close { at_ns: e.at_ns, dir: e.dir, reset }));
             }
-            EventKind::Pdu(_) | EventKind::Undecodable { .. } | EventKind::Tls(_) => {}
+            EventKind::Pdu(_) | EventKind::Undecodable { .. } | EventKind::Tls(_) | EventKind::Packet(_) | EventKind::Rdma(_) => {}
         }
     }
     let mut at = [0u64; 2];

@@ -6,14 +6,18 @@
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
+use nvmf_wire::cm::CmMessage;
 use nvmf_wire::command::CommandKind;
 use nvmf_wire::connect::Connect;
 use nvmf_wire::layout::{Layout, Structure};
+use nvmf_wire::rdma::RdmaRequest;
+use nvmf_wire::sgl::{SglKeyed, SglType};
 use nvmf_wire::sqe::{Direction as DataDirection, FabricsSqe, FabricsType, IoOpcode};
 use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, IcResp, Pdu, PduType, R2t};
 use nvmf_wire::{Cid, Cqe, Qid, Sqe, Status};
 
 use crate::exchange::Direction;
+use crate::roce::Rdma;
 
 /// Most outstanding R2Ts remembered for one command.
 pub const MAX_R2TS: usize = 4096;
@@ -26,6 +30,7 @@ pub struct Session {
     connect: Option<Connect>,
     /// SQHD of the Connect response after success.
     connect_sqhd: Option<u16>,
+    request: Option<RdmaRequest>,
     commands: BTreeMap<u16, Command>,
     submitted: u64,
 }
@@ -39,9 +44,9 @@ pub struct Command {
     pub number: u64,
     /// Bytes of data in its capsule.
     pub in_capsule: u32,
-    /// C2HData so far.
+    /// Data to the host so far: C2HData, or RDMA WRITEs.
     pub c2h: Transfer,
-    /// H2CData so far, over all R2Ts.
+    /// Data to the controller so far: H2CData over all R2Ts, or what RDMA READs brought.
     pub h2c: Transfer,
     /// Offset at which the next R2T has to start: R2TO + R2TL of the last one, bytes.
     pub r2t_next: u32,
@@ -54,11 +59,11 @@ pub struct Command {
 /// Data that moved in one direction for one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer {
-    /// PDUs so far.
+    /// PDUs, or packets with data, so far.
     pub pdus: u32,
     /// Offset behind the last byte, bytes.
     pub next: u32,
-    /// LAST_PDU was seen.
+    /// LAST_PDU was seen, or the end of an RDMA operation.
     pub last: bool,
 }
 
@@ -82,11 +87,14 @@ impl Command {
         DataDirection::of(&self.sqe)
     }
 
-    /// The length that its first SGL descriptor gives, bytes; `None` where it is none of the two that NVMe/TCP has.
+    /// The length that its first SGL descriptor gives, bytes; `None` where it is none of those that NVMe/TCP and NVMe/RDMA have for data.
     #[must_use]
     pub fn length(&self) -> Option<u32> {
         let sgl = self.sqe.sgl1();
-        (sgl.is_in_capsule() || sgl.is_transport()).then(|| sgl.len())
+        match sgl.kind() {
+            SglType::KEYED_DATA_BLOCK => Some(SglKeyed::from_bytes(*sgl.as_bytes()).len()),
+            _ => (sgl.is_in_capsule() || sgl.is_transport()).then(|| sgl.len()),
+        }
     }
 
     /// True for a Fabrics command.
@@ -134,10 +142,16 @@ impl Session {
         Some(Digests { header: q.hdgst() && r.hdgst(), data: q.ddgst() && r.ddgst() })
     }
 
-    /// The queue, as Connect names it.
+    /// The queue, as Connect names it; before it, as the private data of an RDMA connection's REQ does.
     #[must_use]
     pub fn qid(&self) -> Option<Qid> {
-        self.connect.map(|c| c.qid())
+        self.connect.map(|c| c.qid()).or_else(|| self.request.map(|r| r.qid()))
+    }
+
+    /// The host's private data of the REQ that asked for an RDMA connection.
+    #[must_use]
+    pub fn rdma_request(&self) -> Option<&RdmaRequest> {
+        self.request.as_ref()
     }
 
     /// True where opcodes are those of admin commands: on the Admin Queue, and as long as no Connect was seen.
@@ -210,17 +224,20 @@ impl Session {
             PduType::IC_RESP => self.icresp = self.icresp.or(IcResp::read(&pdu.header).ok()),
             PduType::CAPSULE_CMD => {
                 if let Ok(c) = CapsuleCmd::read(&pdu.header) {
-                    self.submit(Sqe::from_bytes(c.sqe()), pdu.data.len() as u32, !pdu.ddgst_ok());
+                    self.on_command(Sqe::from_bytes(c.sqe()), pdu.data.len() as u32, !pdu.ddgst_ok());
                 }
             }
             PduType::CAPSULE_RESP => {
                 if let Ok(c) = CapsuleResp::read(&pdu.header) {
-                    self.complete(&Cqe::from_bytes(c.cqe()));
+                    self.on_response(&Cqe::from_bytes(c.cqe()));
                 }
             }
             PduType::C2H_DATA => {
                 if let Ok(c) = C2hData::read(&pdu.header) {
-                    self.c2h_data(&c);
+                    self.on_data(c.cccid(), dir, c.datao(), c.datal(), c.last());
+                    if c.success() && c.last() {
+                        self.commands.remove(&c.cccid().0);
+                    }
                 }
             }
             PduType::R2T => {
@@ -230,6 +247,7 @@ impl Session {
             }
             PduType::H2C_DATA => {
                 if let Ok(h) = H2cData::read(&pdu.header) {
+                    self.on_data(h.cccid(), dir, h.datao(), h.datal(), h.last());
                     self.h2c_data(&h, !pdu.ddgst_ok());
                 }
             }
@@ -237,7 +255,25 @@ impl Session {
         }
     }
 
-    fn submit(&mut self, sqe: Sqe, in_capsule: u32, bad_digest: bool) {
+    /// Takes note of what RoCEv2 packets came to.
+    pub fn apply_rdma(&mut self, dir: Direction, rdma: &Rdma) {
+        match rdma {
+            Rdma::Cm(cm) if cm.message() == CmMessage::REQ => {
+                self.request = self.request.or_else(|| RdmaRequest::read(cm.private()).ok());
+            }
+            Rdma::Command { sqe, rest, .. } => self.on_command(*sqe, rest.len() as u32, false),
+            Rdma::Response { cqe, .. } => self.on_response(cqe),
+            Rdma::Data(data) => {
+                if let (Some(cid), Some(offset)) = (data.target.cid, data.offset()) {
+                    self.on_data(cid, dir, offset as u32, data.bytes.len() as u32, data.last);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The host sent a command, with so many bytes of data in its capsule.
+    pub fn on_command(&mut self, sqe: Sqe, in_capsule: u32, bad_digest: bool) {
         if sqe.fctype() == Some(FabricsType::CONNECT) && self.connect.is_none() {
             self.connect = Connect::read(sqe.as_bytes()).ok();
         }
@@ -255,7 +291,8 @@ impl Session {
         self.commands.insert(sqe.cid().0, command);
     }
 
-    fn complete(&mut self, cqe: &Cqe) {
+    /// The controller completed a command.
+    pub fn on_response(&mut self, cqe: &Cqe) {
         let Some(command) = self.commands.remove(&cqe.cid().0) else { return };
         let connect = command.sqe.fctype() == Some(FabricsType::CONNECT);
         if connect && cqe.status().code() == Status::SUCCESS {
@@ -264,12 +301,12 @@ impl Session {
         }
     }
 
-    fn c2h_data(&mut self, data: &C2hData) {
-        if let Some(command) = self.commands.get_mut(&data.cccid().0) {
-            command.c2h.add(data.datao(), data.datal(), data.last());
-            if data.success() && data.last() {
-                self.commands.remove(&data.cccid().0);
-            }
+    /// Data of a command moved: `len` bytes from `offset` on; `last` ends the PDUs or the RDMA operation that brought it.
+    pub fn on_data(&mut self, cid: Cid, dir: Direction, offset: u32, len: u32, last: bool) {
+        let Some(command) = self.commands.get_mut(&cid.0) else { return };
+        match dir {
+            Direction::HostToController => command.h2c.add(offset, len, last),
+            Direction::ControllerToHost => command.c2h.add(offset, len, last),
         }
     }
 
@@ -286,7 +323,6 @@ impl Session {
     fn h2c_data(&mut self, data: &H2cData, bad_digest: bool) {
         let Some(command) = self.commands.get_mut(&data.cccid().0) else { return };
         command.bad_digest |= bad_digest;
-        command.h2c.add(data.datao(), data.datal(), data.last());
         if let Some(at) = command.r2ts.iter().position(|w| w.ttag == data.ttag())
             && let Some(window) = command.r2ts.get_mut(at)
         {

@@ -100,6 +100,7 @@ impl Trace {
             EventKind::Tls(notice) => {
                 let _ = write!(line, "{notice}");
             }
+            EventKind::Packet(_) | EventKind::Rdma(_) => return String::new(),
         }
         line.push('\n');
         if let Some(judge) = &mut self.judge {

@@ -157,7 +157,7 @@ fn of_layout(layout: &Layout) -> String {
 
 /// Place (`8-9`, or `4.0-4.5` for bits), name, Wireshark's name, meaning.
 fn field(field: &Field) -> [String; 4] {
-    let (first, last) = (field.bit, field.bit + field.width.max(1) - 1);
+    let (first, last) = (field.bits().min().unwrap_or(field.bit), field.bits().max().unwrap_or(field.bit));
     let whole = first % 8 == 0 && (last + 1) % 8 == 0;
     let bit = |bit: usize| if whole { format!("{}", bit / 8) } else { format!("{}.{}", bit / 8, bit % 8) };
     let at = if bit(first) == bit(last) { bit(first) } else { format!("{}-{}", bit(first), bit(last)) };

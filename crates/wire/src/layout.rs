@@ -11,7 +11,7 @@ use core::fmt::{self, Write as _};
 /// How a field's bits are to be shown and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Unsigned integer, little-endian, at most 64 bits.
+    /// Unsigned integer, at most 64 bits.
     Uint,
     /// Unsigned integer that counts from 0: the value 0 means one.
     ZeroBased,
@@ -25,13 +25,36 @@ pub enum Kind {
     Text,
 }
 
+/// In which order the bytes of integers stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Least significant byte first: all of NVMe. [Base 2.0, 1.4.2]
+    LittleEndian,
+    /// Most significant byte first: InfiniBand's headers and management datagrams.
+    BigEndian,
+}
+
+impl Order {
+    /// [`Field::bit`] of a field whose lowest bit is `low` of the word at byte `offset`.
+    #[doc(hidden)]
+    pub const fn bit(self, offset: usize, low: usize) -> usize {
+        match self {
+            Self::LittleEndian => offset * 8 + low,
+            Self::BigEndian => offset * 8 + low % 8,
+        }
+    }
+}
+
 /// One field of a [`Layout`].
 #[derive(Clone, Copy)]
 pub struct Field {
     /// Name used in code, scripts, traces and vectors.
     pub name: &'static str,
-    /// First (lowest) bit, counted from bit 0 of byte 0.
+    /// Eight times the first byte, plus the bit of the lowest byte at which the value begins: of the first byte where the order is
+    /// little-endian, so that this is the lowest bit counted from bit 0 of byte 0; of the last byte where it is big-endian.
     pub bit: usize,
+    /// Order of the bytes.
+    pub order: Order,
     /// Width in bits.
     pub width: usize,
     /// How it is shown.
@@ -128,17 +151,17 @@ pub trait Structure: Sized + Copy {
 /// Typed setters of a view, chained: `x.set().cid(c).nsid(n)`.
 pub struct Set<'a, T>(pub(crate) &'a mut T);
 
-/// Reads `width` (at most 64) bits from `bit` on; bits behind the end of `buf` read as 0.
+/// Reads `width` (at most 64) bits from `bit` on, little-endian; bits behind the end of `buf` read as 0.
 ///
 /// With constant `bit` and `width`, as the getters have them, one arm is left: a plain load.
 #[inline(always)]
 pub fn load_bits(buf: &[u8], bit: usize, width: usize) -> u64 {
     let (first, shift) = (bit / 8, bit % 8);
     let word = match (shift + width).div_ceil(8) {
-        1 => le::<1>(buf, first).map(|b| u64::from(b[0])),
-        2 => le::<2>(buf, first).map(|b| u64::from(u16::from_le_bytes(b))),
-        4 => le::<4>(buf, first).map(|b| u64::from(u32::from_le_bytes(b))),
-        8 => le::<8>(buf, first).map(u64::from_le_bytes),
+        1 => word::<1>(buf, first).map(|b| u64::from(b[0])),
+        2 => word::<2>(buf, first).map(|b| u64::from(u16::from_le_bytes(b))),
+        4 => word::<4>(buf, first).map(|b| u64::from(u32::from_le_bytes(b))),
+        8 => word::<8>(buf, first).map(u64::from_le_bytes),
         _ => None,
     };
     let word = match word {
@@ -149,7 +172,7 @@ pub fn load_bits(buf: &[u8], bit: usize, width: usize) -> u64 {
 }
 
 #[inline(always)]
-fn le<const N: usize>(buf: &[u8], at: usize) -> Option<[u8; N]> {
+fn word<const N: usize>(buf: &[u8], at: usize) -> Option<[u8; N]> {
     buf.get(at..)?.first_chunk::<N>().copied()
 }
 
@@ -164,7 +187,50 @@ fn load_slowly(buf: &[u8], first: usize, shift: usize, width: usize) -> u64 {
     (word >> shift) as u64
 }
 
-/// Writes the low `width` (at most 64) bits of `value` from `bit` on; what does not fit into `buf` is left out.
+/// The same big-endian; `bit` is as [`Field::bit`] has it.
+#[inline(always)]
+pub fn load_bits_be(buf: &[u8], bit: usize, width: usize) -> u64 {
+    let (first, shift) = (bit / 8, bit % 8);
+    let count = (shift + width).div_ceil(8);
+    let word = match count {
+        1 => word::<1>(buf, first).map(|b| u64::from(b[0])),
+        2 => word::<2>(buf, first).map(|b| u64::from(u16::from_be_bytes(b))),
+        4 => word::<4>(buf, first).map(|b| u64::from(u32::from_be_bytes(b))),
+        8 => word::<8>(buf, first).map(u64::from_be_bytes),
+        _ => None,
+    };
+    let word = match word {
+        Some(w) => w >> shift,
+        None => {
+            let byte = |i: usize| u128::from(buf.get(first + i).copied().unwrap_or(0));
+            ((0..count).fold(0u128, |word, i| word << 8 | byte(i)) >> shift) as u64
+        }
+    };
+    if width >= 64 { word } else { word & ((1 << width) - 1) }
+}
+
+/// Writes the low `width` (at most 64) bits of `value` big-endian; `bit` is as [`Field::bit`] has it, what does not fit into `buf` is
+/// left out.
+#[inline(always)]
+pub fn store_bits_be(buf: &mut [u8], bit: usize, width: usize, value: u64) {
+    let (first, mut shift) = (bit / 8, bit % 8);
+    let last = first + (shift + width).div_ceil(8) - 1;
+    let mut done = 0;
+    let mut at = last;
+    while done < width {
+        let take = (8 - shift).min(width - done);
+        let mask = (((1u16 << take) - 1) as u8) << shift;
+        let piece = (((value >> done) as u8) << shift) & mask;
+        if let Some(b) = buf.get_mut(at) {
+            *b = (*b & !mask) | piece;
+        }
+        done += take;
+        shift = 0;
+        at = at.wrapping_sub(1);
+    }
+}
+
+/// Writes the low `width` (at most 64) bits of `value` from `bit` on, little-endian; what does not fit into `buf` is left out.
 #[inline(always)]
 pub fn store_bits(buf: &mut [u8], bit: usize, width: usize, value: u64) {
     if bit.is_multiple_of(8)
@@ -200,6 +266,15 @@ impl Field {
         (self.bit % 8 + self.width).div_ceil(8)
     }
 
+    /// Every bit that it has, lowest first, counted from bit 0 of byte 0.
+    pub fn bits(&self) -> impl Iterator<Item = usize> {
+        let (order, first, shift, last) = (self.order, self.bit, self.bit % 8, self.offset() + self.len().saturating_sub(1));
+        (0..self.width).map(move |i| match order {
+            Order::LittleEndian => first + i,
+            Order::BigEndian => (last - (shift + i) / 8) * 8 + (shift + i) % 8,
+        })
+    }
+
     /// True for a field of no width (none is declared so).
     pub fn is_empty(&self) -> bool {
         self.width == 0
@@ -213,7 +288,10 @@ impl Field {
     /// The field's value in `buf`; bytes behind the end read as 0.
     pub fn get(&self, buf: &[u8]) -> Value {
         if self.is_int() {
-            return Value::Int(load_bits(buf, self.bit, self.width));
+            return Value::Int(match self.order {
+                Order::LittleEndian => load_bits(buf, self.bit, self.width),
+                Order::BigEndian => load_bits_be(buf, self.bit, self.width),
+            });
         }
         let at = self.offset();
         Value::Bytes((at..at + self.width / 8).map(|i| buf.get(i).copied().unwrap_or(0)).collect())
@@ -227,7 +305,10 @@ impl Field {
                 if self.width < 64 && *n >> self.width != 0 {
                     return Err(alloc::format!("{n:#x} does not fit into the {} bits of {}", self.width, self.name));
                 }
-                store_bits(buf, self.bit, self.width, *n);
+                match self.order {
+                    Order::LittleEndian => store_bits(buf, self.bit, self.width, *n),
+                    Order::BigEndian => store_bits_be(buf, self.bit, self.width, *n),
+                }
                 Ok(())
             }
             Value::Bytes(b) if !self.is_int() => {
@@ -326,7 +407,7 @@ impl Layout {
     pub fn reserved_mask(&self) -> Vec<u8> {
         let mut mask = alloc::vec![0xffu8; self.bytes];
         for f in self.all_fields() {
-            for bit in f.bit..f.bit + f.width {
+            for bit in f.bits() {
                 if let Some(b) = mask.get_mut(bit / 8) {
                     *b &= !(1 << (bit % 8));
                 }
@@ -379,12 +460,13 @@ impl Layout {
 /// Declares structures as tables. One line a field:
 /// `name: Type @ byte [high:low] "Full Name (ACR), unit" = "wireshark.name",` - the bits are counted from bit 0 of the byte given,
 /// and without them the field takes the whole type. `of Base without 40..64` adds the fields of another table but for those that
-/// start in the byte ranges named. Bits not named are reserved.
+/// start in the byte ranges named. Bits not named are reserved. `in BigEndian` turns the order of bytes: bits are then counted from bit
+/// 0 of the last byte of a word that begins at the byte given and is as long as the highest bit needs.
 #[macro_export]
 macro_rules! layout {
     ($(
         $(#[doc = $about:literal])+
-        $vis:vis struct $name:ident [$len:literal] $(of $base:ident $(without $($from:literal .. $to:literal),+)?)? {
+        $vis:vis struct $name:ident [$len:literal] $(of $base:ident $(without $($from:literal .. $to:literal),+)?)? $(in $order:ident)? {
             $( $f:ident : $ty:tt @ $off:literal $([$hi:literal $(: $lo:literal)?])? $title:literal $(= $ws:literal)? , )*
         }
     )+) => {$(
@@ -402,6 +484,9 @@ macro_rules! layout {
         impl $name {
             /// Length in bytes.
             pub const LEN: usize = $len;
+
+            /// In which order the bytes of its integers stand.
+            pub const ORDER: $crate::layout::Order = $crate::layout!(@order $($order)?);
 
             /// All bytes zero.
             pub const fn new() -> Self {
@@ -446,7 +531,7 @@ macro_rules! layout {
                 #[doc = $title]
                 #[inline]
                 pub fn $f(&self) -> $ty {
-                    $crate::value::load::<$ty>(&self.0, $crate::layout!(@bit $off $($hi $($lo)?)?), $crate::layout!(@width $ty $($hi $($lo)?)?))
+                    $crate::value::load::<$ty>(&self.0, Self::ORDER.bit($off, $crate::layout!(@low $($hi $($lo)?)?)), $crate::layout!(@width $ty $($hi $($lo)?)?), Self::ORDER)
                 }
             )*
         }
@@ -457,7 +542,7 @@ macro_rules! layout {
                 #[doc = $title]
                 #[inline]
                 pub fn $f(self, value: $ty) -> Self {
-                    $crate::value::store::<$ty>(&mut self.0.0, $crate::layout!(@bit $off $($hi $($lo)?)?), $crate::layout!(@width $ty $($hi $($lo)?)?), value);
+                    $crate::value::store::<$ty>(&mut self.0.0, $name::ORDER.bit($off, $crate::layout!(@low $($hi $($lo)?)?)), $crate::layout!(@width $ty $($hi $($lo)?)?), $name::ORDER, value);
                     self
                 }
             )*
@@ -474,7 +559,8 @@ macro_rules! layout {
                 fields: &[$(
                     $crate::layout::Field {
                         name: stringify!($f),
-                        bit: $crate::layout!(@bit $off $($hi $($lo)?)?),
+                        bit: Self::ORDER.bit($off, $crate::layout!(@low $($hi $($lo)?)?)),
+                        order: Self::ORDER,
                         width: $crate::layout!(@width $ty $($hi $($lo)?)?),
                         kind: <$ty as $crate::value::FieldType>::KIND,
                         title: $title,
@@ -512,9 +598,11 @@ macro_rules! layout {
             }
         }
     )+};
-    (@bit $off:literal) => { $off * 8 };
-    (@bit $off:literal $bit:literal) => { $off * 8 + $bit };
-    (@bit $off:literal $hi:literal $lo:literal) => { $off * 8 + $lo };
+    (@low) => { 0 };
+    (@low $bit:literal) => { $bit };
+    (@low $hi:literal $lo:literal) => { $lo };
+    (@order) => { $crate::layout::Order::LittleEndian };
+    (@order $order:ident) => { $crate::layout::Order::$order };
     (@width $ty:tt) => { <$ty as $crate::value::FieldType>::BITS };
     (@width $ty:tt $bit:literal) => { 1 };
     (@width $ty:tt $hi:literal $lo:literal) => { $hi - $lo + 1 };
@@ -534,6 +622,35 @@ mod tests {
             c: bool @ 1 [7] "c",
             d: u32 @ 2 "d, unaligned",
         }
+    }
+
+    layout! {
+        /// A structure for this test.
+        pub struct Turned[12] in BigEndian {
+            a: u16 @ 0 "a",
+            b: u32 @ 2 [31:12] "b, the upper 20 bits of a word",
+            c: u8 @ 5 [5:0] "c, the lower 6",
+            d: u32 @ 6 [23:0] "d, three bytes",
+            e: bool @ 9 [15] "e, the top of a half word",
+            f: u8 @ 11 [6:4] "f",
+        }
+    }
+
+    #[test]
+    fn big_endian_words_are_read_written_and_mapped() {
+        let bytes = [0x01, 0x02, 0xab, 0xcd, 0xef, 0x2a, 0x03, 0x04, 0x05, 0x80, 0x00, 0x50];
+        let t = Turned::from_bytes(bytes);
+        assert_eq!((t.a(), t.b(), t.c(), t.d(), t.e(), t.f()), (0x0102, 0xabcde, 0x2a, 0x0003_0405, true, 5));
+        let built = Turned::new().with(|s| s.a(0x0102).b(0xabcde).c(0x2a).d(0x0003_0405).e(true).f(5));
+        assert_eq!(built.as_bytes(), &[0x01, 0x02, 0xab, 0xcd, 0xe0, 0x2a, 0x03, 0x04, 0x05, 0x80, 0x00, 0x50]);
+        let kept = Turned::from_bytes([0xff; 12]).with(|s| s.b(0));
+        assert_eq!(&kept.as_bytes()[2..6], &[0, 0, 0x0f, 0xff]);
+        assert_eq!(Turned::LAYOUT.reserved_mask(), [0, 0, 0, 0, 0x0f, 0xc0, 0, 0, 0, 0x7f, 0xff, 0x8f]);
+        let f = Turned::LAYOUT.field("b").unwrap();
+        assert_eq!((f.offset(), f.len(), f.get(&bytes)), (2, 3, Value::Int(0xabcde)));
+        let mut b = [0u8; 12];
+        f.set(&mut b, &Value::Int(0x12345)).unwrap();
+        assert_eq!(&b[2..5], &[0x12, 0x34, 0x50]);
     }
 
     #[test]

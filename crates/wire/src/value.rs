@@ -1,6 +1,6 @@
 //! The types that a field of a table may have.
 
-use crate::layout::{Kind, load_bits, store_bits};
+use crate::layout::{Kind, Order, load_bits, load_bits_be, store_bits, store_bits_be};
 
 /// A type that a field of `layout!` may have.
 pub trait FieldType: Copy {
@@ -26,18 +26,24 @@ pub trait FieldType: Copy {
 
 /// Reads a field. `bit` and `width` are constants of the table, so that this folds to a plain load.
 #[inline(always)]
-pub fn load<T: FieldType>(buf: &[u8], bit: usize, width: usize) -> T {
+pub fn load<T: FieldType>(buf: &[u8], bit: usize, width: usize, order: Order) -> T {
     match T::KIND {
-        Kind::Uint | Kind::ZeroBased | Kind::Flag => T::from_bits(load_bits(buf, bit, width)),
+        Kind::Uint | Kind::ZeroBased | Kind::Flag => T::from_bits(match order {
+            Order::LittleEndian => load_bits(buf, bit, width),
+            Order::BigEndian => load_bits_be(buf, bit, width),
+        }),
         _ => T::from_slice(buf.get(bit / 8..bit / 8 + width / 8).unwrap_or(&[])),
     }
 }
 
 /// Writes a field; see [`load`].
 #[inline(always)]
-pub fn store<T: FieldType>(buf: &mut [u8], bit: usize, width: usize, value: T) {
+pub fn store<T: FieldType>(buf: &mut [u8], bit: usize, width: usize, order: Order, value: T) {
     match T::KIND {
-        Kind::Uint | Kind::ZeroBased | Kind::Flag => store_bits(buf, bit, width, value.to_bits()),
+        Kind::Uint | Kind::ZeroBased | Kind::Flag => match order {
+            Order::LittleEndian => store_bits(buf, bit, width, value.to_bits()),
+            Order::BigEndian => store_bits_be(buf, bit, width, value.to_bits()),
+        },
         _ => value.to_slice(buf.get_mut(bit / 8..bit / 8 + width / 8).unwrap_or(&mut [])),
     }
 }

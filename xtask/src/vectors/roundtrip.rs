@@ -104,7 +104,7 @@ impl Trip {
                 EventKind::Gap { offset, len } => {
                     self.rest.push(format!("{at}: {len} bytes from stream offset {offset} are not in the capture"));
                 }
-                EventKind::Closed { .. } | EventKind::Tls(_) => {}
+                EventKind::Closed { .. } | EventKind::Tls(_) | EventKind::Packet(_) | EventKind::Rdma(_) => {}
             }
         }
     }

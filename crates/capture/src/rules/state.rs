@@ -152,6 +152,8 @@ impl State {
             }
             EventKind::Closed { reset } => self.close(side, *reset, out),
             EventKind::Tls(_) => {}
+            // Not judged yet.
+            EventKind::Packet(_) | EventKind::Rdma(_) => {}
         }
     }
 

@@ -19,6 +19,9 @@ pub fn lines(exchange: &Exchange) -> Vec<String> {
     let mut rungs = Vec::new();
     for (connection, event) in exchange.events() {
         let text = trace.event(connection, event);
+        if text.is_empty() {
+            continue;
+        }
         let from = format!("#{connection} {} ", event.dir.arrow());
         let text = printable(text.lines().next().unwrap_or_default());
         let label = text.strip_prefix(&from).unwrap_or(&text);

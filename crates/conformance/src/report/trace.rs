@@ -80,6 +80,9 @@ impl Fnv {
                 self.number(*len);
             }
             EventKind::Tls(notice) => self.bytes(notice.to_string().as_bytes()),
+            EventKind::Packet(packet) => self.bytes(&packet.bytes),
+            // It says again what the packets before it hold.
+            EventKind::Rdma(_) => {}
         }
     }
 }

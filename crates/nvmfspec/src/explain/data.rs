@@ -3,7 +3,7 @@
 use nvmf_conformance::report::class_word;
 use nvmf_conformance::suite::{Item, Suite};
 use nvmf_spec::{Requirement, Silence};
-use nvmf_wire::layout::{Kind, Layout};
+use nvmf_wire::layout::{Kind, Layout, Order};
 use serde_json::{Value, json};
 
 use super::{citing, judge};
@@ -33,7 +33,8 @@ pub fn silence(s: &Silence) -> Value {
     json!({ "kind": "open-case", "id": s.id, "spec": s.spec, "section": s.section, "topic": s.topic, "seen": s.seen })
 }
 
-/// Places are in bits, from bit 0 of byte 0.
+/// Places are in bits, from bit 0 of byte 0; of a big-endian field `bit` counts from bit 0 of its first byte, but tells where the value
+/// begins in its last.
 pub fn layout(layout: &Layout) -> Value {
     let fields: Vec<Value> = layout
         .all_fields()
@@ -46,7 +47,13 @@ pub fn layout(layout: &Layout) -> Value {
                 Kind::Ascii => "ascii",
                 Kind::Text => "text",
             };
-            json!({ "name": f.name, "bit": f.bit, "width": f.width, "kind": kind, "title": f.title, "wireshark": f.wireshark })
+            let order = match f.order {
+                Order::LittleEndian => "little",
+                Order::BigEndian => "big",
+            };
+            json!({
+                "name": f.name, "bit": f.bit, "width": f.width, "order": order, "kind": kind, "title": f.title, "wireshark": f.wireshark,
+            })
         })
         .collect();
     json!({ "kind": "structure", "name": layout.name, "about": layout.about, "bytes": layout.bytes, "fields": fields })
