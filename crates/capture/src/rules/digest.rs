@@ -8,7 +8,8 @@ use nvmf_wire::tcp::{Pdu, PduType, crc32c};
 use super::Out;
 use crate::session::Session;
 
-pub(super) fn check(session: &Session, pdu: &Pdu, out: &mut Out) {
+/// Returns whether the data is what was sent.
+pub(super) fn check(session: &Session, pdu: &Pdu, out: &mut Out) -> bool {
     let (head, ptype) = (pdu.head(), pdu.ptype());
     if let Some(on) = session.digests() {
         if ptype.takes_hdgst() {
@@ -28,11 +29,14 @@ pub(super) fn check(session: &Session, pdu: &Pdu, out: &mut Out) {
         let due = crc32c(&pdu.header);
         out.at(pdu.header.len(), 4).check(d == due, req::TCP_DGST_06, format_args!("HDGST {} of {ptype}", Hex(d)), Hex(due));
     }
+    let mut sound = true;
     if let Some(d) = pdu.ddgst {
         let (due, at) = (crc32c(&pdu.data), (head.plen() as usize).saturating_sub(4));
-        out.at(at, 4).check(d == due, req::TCP_DGST_16, format_args!("DDGST {} of {ptype}", Hex(d)), Hex(due));
+        sound = d == due;
+        out.at(at, 4).check(sound, req::TCP_DGST_16, format_args!("DDGST {} of {ptype}", Hex(d)), Hex(due));
     }
     padding(session, pdu, out);
+    sound
 }
 
 /// A digest as a number.

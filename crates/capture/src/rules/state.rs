@@ -128,7 +128,7 @@ impl State {
         self.served = false;
         match &event.kind {
             EventKind::Pdu(bytes) => match Pdu::parse(bytes) {
-                Ok(pdu) => self.pdu(event.dir, &pdu, out),
+                Ok(pdu) => self.pdu(event.dir, pdu, out),
                 Err(e) => {
                     self.taint(side);
                     self.ambiguous[index(side)] = true;
@@ -233,7 +233,7 @@ impl State {
         }
     }
 
-    pub fn pdu(&mut self, dir: Direction, pdu: &Pdu, out: &mut Out) {
+    fn pdu(&mut self, dir: Direction, mut pdu: Pdu, out: &mut Out) {
         let sender = dir.sender();
         self.remember(sender, &pdu.header);
         if self.term[index(sender)].is_some() {
@@ -242,7 +242,7 @@ impl State {
         }
         let before = out.breaches.len();
         out.part(0, pdu.header.len());
-        if !head::direction(pdu, out) {
+        if !head::direction(&pdu, out) {
             self.taint(sender);
             self.blame(sender, &pdu.header, None, before, out);
             return;
@@ -253,11 +253,15 @@ impl State {
             }
         }
         if sender == Side::Controller {
-            fatal::goes_on(&mut self.faults[0], pdu, out);
+            fatal::goes_on(&mut self.faults[0], &pdu, out);
         }
-        head::check(pdu, out);
-        self.order(sender, pdu, out);
-        digest::check(&self.session, pdu, out);
+        head::check(&pdu, out);
+        self.order(sender, &pdu, out);
+        if digest::check(&self.session, &pdu, out) {
+            // Nobody has to count it again.
+            pdu.ddgst = None;
+        }
+        let pdu = &pdu;
         if out.breaches.iter().skip(before).any(|b| fatal(b.requirement)) {
             self.taint(sender);
         }
