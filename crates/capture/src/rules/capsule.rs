@@ -1,12 +1,7 @@
 //! Command capsules: SQE, SGL, in-capsule data, queues. [Base 2.0, 3.3.3.1 and 6; NVMe/TCP 1.0, 3.3]
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
 use nvmf_spec::{Side, req};
-use nvmf_wire::command::COMMANDS;
 use nvmf_wire::connect::{Connect, ConnectData};
-use nvmf_wire::layout::Layout;
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::ADMIN_IN_CAPSULE;
 use nvmf_wire::{Qid, Sqe};
@@ -90,7 +85,7 @@ fn reserved(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     }
     // Of admin and I/O commands MPTR is judged above, by its own requirement, and SGL1 below.
     let judged = |at: usize| sqe.fctype().is_some() || !(16..40).contains(&at);
-    let hit = mask(layout).iter().zip(bytes).enumerate().find(|(at, (m, b))| *m & *b != 0 && judged(*at));
+    let hit = super::reserved(layout).iter().zip(bytes).enumerate().find(|(at, (m, b))| *m & *b != 0 && judged(*at));
     let Some((at, _)) = hit else { return };
     let value = bytes.get(at).copied().unwrap_or(0);
     let which = match sqe.fctype() {
@@ -100,13 +95,6 @@ fn reserved(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
         None => req::SQE_11,
     };
     out.at(at, 1).add(which, format_args!("{who} with {value:#04x} in byte {at}"), "0 in what is reserved");
-}
-
-/// The reserved bits of a command's table: it is asked for with each command, and takes longer to make than all else.
-fn mask(layout: &'static Layout) -> &'static [u8] {
-    static MASKS: LazyLock<BTreeMap<&str, Vec<u8>>> =
-        LazyLock::new(|| COMMANDS.iter().map(|c| (c.layout.name, c.layout.reserved_mask())).collect());
-    MASKS.get(layout.name).map_or(&[], Vec::as_slice)
 }
 
 /// One descriptor, of one of two kinds, that says where the data is. [NVMe/TCP 1.0, 3.3.2]
@@ -181,7 +169,7 @@ fn connect(sqe: &Sqe, data: &[u8], out: &mut Out) {
     if let Ok(d) = ConnectData::read(data) {
         out.check(d.hostid() != [0; 16], req::FAB_CONNECT_19, "HOSTID 0", "not zero");
         let used = nvmf_wire::layout::Structure::bytes(&d);
-        if let Some(at) = <ConnectData as nvmf_wire::Structure>::LAYOUT.reserved_set(used) {
+        if let Some(at) = super::reserved_at(<ConnectData as nvmf_wire::Structure>::LAYOUT, used) {
             out.add(req::FAB_CONNECT_17, format_args!("Connect data with byte {at} set"), "0 in what is reserved");
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn log(state: &State, offset: u64, data: &[u8], who: Said, out: &mut 
         for which in [req::DISC_LOG_07, req::ADM_LOG_39] {
             out.check(header.recfmt() == 0, which, format_args!("{who}: RECFMT {}", header.recfmt()), "0");
         }
-        let set = DiscoveryHeader::LAYOUT.reserved_set(header.as_bytes());
+        let set = super::reserved_at(DiscoveryHeader::LAYOUT, header.as_bytes());
         if let Some(at) = set {
             out.add(req::DISC_LOG_07, format_args!("{who}: header with byte {at} set"), "0 in what is reserved");
         }
@@ -58,7 +58,7 @@ fn one(state: &State, e: &DiscoveryEntry, who: Said, out: &mut Out) {
     name(state, e, who, out);
     ascii(e.as_bytes().get(32..64).unwrap_or(&[]), &format_args!("{who}: TRSVCID"), req::DISC_LOG_21, out);
     ascii(e.as_bytes().get(512..768).unwrap_or(&[]), &format_args!("{who}: TRADDR"), req::DISC_LOG_21, out);
-    let reserved = DiscoveryEntry::LAYOUT.reserved_set(e.as_bytes());
+    let reserved = super::reserved_at(DiscoveryEntry::LAYOUT, e.as_bytes());
     if let Some(at) = reserved {
         let which = if at == 3 { req::DISC_LOG_16 } else { req::DISC_LOG_25 };
         out.add(which, format_args!("{who}: byte {at} has a reserved bit"), "0");
@@ -129,7 +129,7 @@ fn tcp(e: &DiscoveryEntry, who: Said, out: &mut Out) {
     for which in [req::TCP_TLS_01, req::TCP_TLS_03, req::TCP_DISC_01] {
         out.check(security <= 2, which, format_args!("{who}: SECTYPE {security}"), "0 to 2");
     }
-    let rest = TsasTcp::LAYOUT.reserved_set(tsas.as_bytes());
+    let rest = super::reserved_at(TsasTcp::LAYOUT, tsas.as_bytes());
     out.check(rest.is_none(), req::TCP_TLS_03, format_args!("{who}: byte {} of TSAS is set", rest.unwrap_or(0)), "0");
 }
 

@@ -203,7 +203,7 @@ fn consistent(i: &IdentifyController, who: Said, out: &mut Out) {
 
 /// Reserved bits as revision 2.0 has them. What a revision before reserved and this one uses is not judged.
 fn reserved(i: &IdentifyController, who: Said, out: &mut Out) {
-    let mask = <IdentifyController as Structure>::LAYOUT.reserved_mask();
+    let mask = super::reserved(<IdentifyController as Structure>::LAYOUT);
     // Bytes 240 to 252 belong to the Management Interface, 1024 to 1791 and those behind 3071 to others and to the vendor.
     let ours = |at: usize| !(240..256).contains(&at) && !(1024..1792).contains(&at) && at < 2048;
     let hit = mask.iter().zip(i.as_bytes()).enumerate().find(|(at, (m, b))| **m & **b != 0 && ours(*at));

@@ -34,13 +34,17 @@ mod property;
 mod response;
 mod state;
 mod store;
+mod tcp;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use nvmf_spec::{Level, Requirement, Side, req};
 use nvmf_wire::connect::{Connect, ConnectData};
+use nvmf_wire::layout::Layout;
+use nvmf_wire::registry::LAYOUTS;
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::{CapsuleCmd, Pdu, PduHead, PduType};
 use nvmf_wire::{Cqe, Qid, Sqe};
@@ -327,6 +331,18 @@ impl Out {
         }
         self.field = None;
     }
+}
+
+/// The bits that no field of a table names. Many are asked for with each command, and finding them takes longer than all else.
+fn reserved(layout: &'static Layout) -> &'static [u8] {
+    static MASKS: LazyLock<BTreeMap<&str, Vec<u8>>> =
+        LazyLock::new(|| LAYOUTS.iter().map(|l| (l.name, l.reserved_mask())).collect());
+    MASKS.get(layout.name).map_or(&[], Vec::as_slice)
+}
+
+/// Offset of the first byte with a reserved bit set.
+fn reserved_at(layout: &'static Layout, bytes: &[u8]) -> Option<usize> {
+    reserved(layout).iter().zip(bytes).position(|(m, b)| m & b != 0)
 }
 
 /// The part of `bytes` that lies at `at`.

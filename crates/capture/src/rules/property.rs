@@ -53,7 +53,7 @@ fn inside(ofst: u32) -> bool {
 
 /// What the host writes into CC.
 fn configure(known: &Known, cc: Cc, who: Said, out: &mut Out) {
-    if let Some(at) = Cc::LAYOUT.reserved_set(cc.as_bytes()) {
+    if let Some(at) = super::reserved_at(Cc::LAYOUT, cc.as_bytes()) {
         for which in [req::FAB_PROP_06, req::RESET_28] {
             out.add(which, format_args!("{who}: CC {:02x?}, reserved in byte {at}", cc.as_bytes()), "0");
         }
@@ -180,7 +180,7 @@ fn cap(state: &State, cap: Cap, who: Said, out: &mut Out) {
 
 /// CC as it is read: what was written, but for bits that are read-only.
 fn configured(known: &Known, cc: Cc, who: Said, out: &mut Out) {
-    let reserved = Cc::LAYOUT.reserved_set(cc.as_bytes());
+    let reserved = super::reserved_at(Cc::LAYOUT, cc.as_bytes());
     for which in [req::FAB_PROP_05, req::RESET_28] {
         out.check(reserved.is_none(), which, format_args!("{who}: a reserved bit of CC"), "0");
     }
@@ -219,7 +219,7 @@ fn configured(known: &Known, cc: Cc, who: Said, out: &mut Out) {
 /// CSTS: RDY follows EN within CAP.TO.
 fn status(state: &State, sqe: &Sqe, csts: Csts, who: Said, out: &mut Out) {
     let known = &state.known;
-    let reserved = Csts::LAYOUT.reserved_set(csts.as_bytes());
+    let reserved = super::reserved_at(Csts::LAYOUT, csts.as_bytes());
     for which in [req::FAB_PROP_05, req::RESET_28] {
         out.check(reserved.is_none(), which, format_args!("{who}: a reserved bit of CSTS"), "0");
     }
