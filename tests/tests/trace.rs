@@ -3,7 +3,7 @@
 mod talk;
 
 use bytes::Bytes;
-use nvmf_capture::{Recorder, Session, Trace, wireshark_fields};
+use nvmf_capture::{Connection, Recorder, Session, Trace, wireshark_fields};
 use nvmf_wire::tcp::{C2hData, Digests, Fes, H2cData, Pdu, PduType, R2t, TermReq};
 use nvmf_wire::{Cid, Cqe, Status};
 
@@ -158,7 +158,8 @@ fn recorded_captures_survive_being_written() {
         let again = nvmf_capture::Capture::read(&bytes[..]).unwrap();
         assert_eq!(first.connections().len(), again.connections().len(), "{path:?}");
         for (a, b) in first.connections().iter().zip(again.connections()) {
-            assert_eq!(a.events, b.events, "{path:?}");
+            let plain = |c: &Connection| c.events.iter().map(|e| (e.at_ns, e.dir, e.kind.clone())).collect::<Vec<_>>();
+            assert_eq!(plain(a), plain(b), "{path:?}");
         }
     }
 }

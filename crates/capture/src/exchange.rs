@@ -163,6 +163,13 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// One of which nothing was seen yet.
+    #[must_use]
+    pub fn new(ends: &Ends) -> Self {
+        let Ends { client, server, opened_ns, transport } = *ends;
+        Self { client, server, opened_ns, transport, events: Vec::new(), chunks: Vec::new() }
+    }
+
     /// The PDUs, in order.
     pub fn pdus(&self) -> impl Iterator<Item = (&Event, &Bytes)> {
         self.events.iter().filter_map(|e| match &e.kind {
@@ -196,41 +203,93 @@ impl Exchange {
     }
 }
 
-/// Builds a [`Connection`] from bytes as they go by.
+/// Cuts the two byte streams of a connection into events.
 ///
 /// Invariant: times within one direction never go back; an earlier time is taken as the one before.
 #[derive(Debug)]
-pub struct Recorder {
-    connection: Connection,
+pub(crate) struct Cutter {
     streams: [Stream; 2],
     last_ns: [u64; 2],
-    frame: u64,
+    /// The frame that completes what comes now; 0 where there is no capture file.
+    pub(crate) frame: u64,
+}
+
+impl Cutter {
+    pub(crate) fn new(opened_ns: u64) -> Self {
+        Self { streams: [Stream::new(true), Stream::new(false)], last_ns: [opened_ns; 2], frame: 0 }
+    }
+
+    pub(crate) fn push(&mut self, dir: Direction, at_ns: u64, bytes: &[u8], mut emit: impl FnMut(Event)) {
+        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
+        self.streams[dir.index()].push(bytes, |kind| emit(Event { at_ns, frame, dir, kind }));
+    }
+
+    pub(crate) fn gap(&mut self, dir: Direction, at_ns: u64, len: u64, mut emit: impl FnMut(Event)) {
+        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
+        self.streams[dir.index()].gap(len, |kind| emit(Event { at_ns, frame, dir, kind }));
+    }
+
+    /// The start of the connection was not seen: a gap of unknown length, shown as 0 bytes. Both streams look for their first PDU.
+    pub(crate) fn missed_start(&mut self, at_ns: u64, mut emit: impl FnMut(Event)) {
+        for stream in &mut self.streams {
+            stream.missed_start();
+        }
+        let kind = EventKind::Gap { offset: 0, len: 0 };
+        emit(Event { at_ns, frame: self.frame, dir: Direction::HostToController, kind });
+    }
+
+    pub(crate) fn close(&mut self, dir: Direction, at_ns: u64, reset: bool, mut emit: impl FnMut(Event)) {
+        for d in [dir.reverse(), dir] {
+            if d == dir || reset {
+                self.end(d, at_ns, &mut emit);
+            }
+        }
+        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
+        emit(Event { at_ns, frame, dir, kind: EventKind::Closed { reset } });
+    }
+
+    /// Nothing more comes: bytes that make no whole PDU become [`EventKind::Undecodable`].
+    pub(crate) fn finish(&mut self, mut emit: impl FnMut(Event)) {
+        for dir in [Direction::HostToController, Direction::ControllerToHost] {
+            self.end(dir, self.last_ns[dir.index()], &mut emit);
+        }
+    }
+
+    fn end(&mut self, dir: Direction, at_ns: u64, mut emit: impl FnMut(Event)) {
+        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
+        self.streams[dir.index()].end(|kind| emit(Event { at_ns, frame, dir, kind }));
+    }
+
+    fn clock(&mut self, dir: Direction, at_ns: u64) -> u64 {
+        let last = &mut self.last_ns[dir.index()];
+        *last = (*last).max(at_ns);
+        *last
+    }
+}
+
+/// Builds a [`Connection`] from bytes as they go by.
+#[derive(Debug)]
+pub struct Recorder {
+    connection: Connection,
+    cutter: Cutter,
 }
 
 impl Recorder {
     /// A connection that was opened at `opened_ns`.
     #[must_use]
     pub fn new(client: SocketAddr, server: SocketAddr, opened_ns: u64) -> Self {
-        Self {
-            connection: Connection { client, server, opened_ns, transport: Transport::Tcp, events: Vec::new(), chunks: Vec::new() },
-            streams: [Stream::default(), Stream::default()],
-            last_ns: [opened_ns; 2],
-            frame: 0,
-        }
-    }
-
-    /// What comes from now on was completed by this frame of a capture file.
-    pub fn at_frame(&mut self, frame: u64) {
-        self.frame = frame;
+        let ends = Ends { client, server, opened_ns, transport: Transport::Tcp };
+        Self { connection: Connection::new(&ends), cutter: Cutter::new(opened_ns) }
     }
 
     /// Takes bytes that went by. Returns the events that they completed.
     pub fn push(&mut self, dir: Direction, at_ns: u64, bytes: impl Into<Bytes>) -> &[Event] {
         let bytes = bytes.into();
-        let from = self.connection.events.len();
-        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
-        self.streams[dir.index()].push(&bytes, |kind| self.connection.events.push(Event { at_ns, frame, dir, kind }));
+        let events = &mut self.connection.events;
+        let from = events.len();
+        self.cutter.push(dir, at_ns, &bytes, |e| events.push(e));
         if !bytes.is_empty() {
+            let at_ns = self.cutter.last_ns[dir.index()];
             self.connection.chunks.push(Chunk { at_ns, dir, bytes });
         }
         self.connection.events.get(from..).unwrap_or(&[])
@@ -238,28 +297,17 @@ impl Recorder {
 
     /// Notes that `len` bytes went by unseen.
     pub fn gap(&mut self, dir: Direction, at_ns: u64, len: u64) -> &[Event] {
-        let from = self.connection.events.len();
-        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
-        self.streams[dir.index()].gap(len, |kind| self.connection.events.push(Event { at_ns, frame, dir, kind }));
+        let events = &mut self.connection.events;
+        let from = events.len();
+        self.cutter.gap(dir, at_ns, len, |e| events.push(e));
         self.connection.events.get(from..).unwrap_or(&[])
-    }
-
-    /// Notes that the start of the connection was not seen: a gap of unknown length, shown as 0 bytes.
-    pub fn missed_start(&mut self, at_ns: u64) {
-        let (kind, frame) = (EventKind::Gap { offset: 0, len: 0 }, self.frame);
-        self.connection.events.push(Event { at_ns, frame, dir: Direction::HostToController, kind });
     }
 
     /// Notes that one direction ended. A reset ends both.
     pub fn close(&mut self, dir: Direction, at_ns: u64, reset: bool) -> &[Event] {
-        let from = self.connection.events.len();
-        for d in [dir.reverse(), dir] {
-            if d == dir || reset {
-                self.flush(d, at_ns);
-            }
-        }
-        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
-        self.connection.events.push(Event { at_ns, frame, dir, kind: EventKind::Closed { reset } });
+        let events = &mut self.connection.events;
+        let from = events.len();
+        self.cutter.close(dir, at_ns, reset, |e| events.push(e));
         self.connection.events.get(from..).unwrap_or(&[])
     }
 
@@ -278,22 +326,9 @@ impl Recorder {
     /// What was recorded; bytes that make no whole PDU become [`EventKind::Undecodable`]. Events are sorted by time.
     #[must_use]
     pub fn finish(mut self) -> Connection {
-        for dir in [Direction::HostToController, Direction::ControllerToHost] {
-            let last = self.last_ns[dir.index()];
-            self.flush(dir, last);
-        }
+        let events = &mut self.connection.events;
+        self.cutter.finish(|e| events.push(e));
         self.connection.events.sort_by_key(|e| e.at_ns);
         self.connection
-    }
-
-    fn flush(&mut self, dir: Direction, at_ns: u64) {
-        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
-        self.streams[dir.index()].end(|kind| self.connection.events.push(Event { at_ns, frame, dir, kind }));
-    }
-
-    fn clock(&mut self, dir: Direction, at_ns: u64) -> u64 {
-        let last = &mut self.last_ns[dir.index()];
-        *last = (*last).max(at_ns);
-        *last
     }
 }

@@ -1,34 +1,19 @@
-//! Capture files: pcap and pcapng, plain or in gzip, with the link types that NVMe/TCP is captured on.
+//! Capture files: pcap and pcapng, plain or in gzip, with the link types that NVMe-oF is captured on.
 //!
-//! Entry: [`Capture::open`]. A file that ends in the middle of a record is read as far as it goes ([`Capture::notes`] says so).
+//! [`read`] takes frames out of a stream as they come; a file that ends in the middle of a record is read as far as it goes.
 
 use std::fmt;
 use std::io::{BufReader, Cursor, Read};
-use std::path::Path;
 
 use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::pcapng::blocks::block_common::Block;
 
-use crate::exchange::{Connection, Exchange};
-use crate::packet::{self, Link};
-use crate::tcp::Reassembly;
-
-/// Ports on which a connection is taken for NVMe/TCP even without an ICReq at its start.
-pub const PORTS: [u16; 2] = [nvmf_wire::tcp::IO_PORT, nvmf_wire::tcp::DISCOVERY_PORT];
+use crate::packet::Link;
 
 /// Longest packet record, bytes.
 const MAX_RECORD: usize = 8 << 20;
-
-/// A capture file, read.
-#[derive(Clone, Debug)]
-pub struct Capture {
-    exchange: Exchange,
-    packets: u64,
-    others: usize,
-    notes: Vec<String>,
-}
 
 /// Why a capture file cannot be read.
 #[derive(Debug)]
@@ -59,139 +44,112 @@ impl From<std::io::Error> for CaptureError {
     }
 }
 
-impl Capture {
-    /// Reads a file, whatever its name: the format is told from the first bytes.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
-        Self::read(BufReader::new(std::fs::File::open(path)?))
-    }
+/// One captured frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'a> {
+    /// From 1, as Wireshark counts.
+    pub(crate) number: u64,
+    /// Nanoseconds since the epoch.
+    pub(crate) at_ns: u64,
+    pub(crate) link: Link,
+    pub(crate) bytes: &'a [u8],
+    /// Length on the wire, bytes.
+    pub(crate) original_len: usize,
+}
 
-    /// Reads a capture from a stream.
-    pub fn read(mut reader: impl Read) -> Result<Self, CaptureError> {
-        let mut magic = [0u8; 4];
-        reader.read_exact(&mut magic).map_err(|e| match e.kind() {
-            std::io::ErrorKind::UnexpectedEof => CaptureError::Format("it has less than 4 bytes".to_owned()),
-            _ => CaptureError::Io(e),
-        })?;
-        let reader = Cursor::new(magic).chain(reader);
-        match magic {
-            [0x1f, 0x8b, ..] => {
-                let mut inner = flate2::read::MultiGzDecoder::new(reader);
-                let mut magic = [0u8; 4];
-                inner.read_exact(&mut magic)?;
-                Self::plain(magic, Cursor::new(magic).chain(inner))
-            }
-            _ => Self::plain(magic, reader),
+/// Takes what a file holds.
+pub(crate) trait Frames {
+    fn frame(&mut self, frame: &Frame<'_>);
+    /// Something odd about the file.
+    fn note(&mut self, note: &str);
+}
+
+/// Reads a capture from a stream to its end.
+pub(crate) fn read(mut reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> {
+    let mut magic = [0u8; 4];
+    reader.read_exact(&mut magic).map_err(|e| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => CaptureError::Format("it has less than 4 bytes".to_owned()),
+        _ => CaptureError::Io(e),
+    })?;
+    let reader = Cursor::new(magic).chain(reader);
+    match magic {
+        [0x1f, 0x8b, ..] => {
+            let mut inner = flate2::read::MultiGzDecoder::new(BufReader::new(reader));
+            let mut magic = [0u8; 4];
+            inner.read_exact(&mut magic)?;
+            plain(magic, Cursor::new(magic).chain(inner), sink)
         }
-    }
-
-    fn plain(magic: [u8; 4], reader: impl Read) -> Result<Self, CaptureError> {
-        let mut sink = Sink::default();
-        match u32::from_le_bytes(magic) {
-            0x0a0d_0d0a => sink.pcapng(reader)?,
-            0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 => sink.pcap(reader)?,
-            other => return Err(CaptureError::Format(format!("it starts with {other:08x}"))),
-        }
-        let (connections, others) = sink.tcp.finish(&PORTS);
-        Ok(Self { exchange: Exchange { connections }, packets: sink.packets, others, notes: sink.notes })
-    }
-
-    /// The NVMe/TCP connections, in the order in which they were opened.
-    #[must_use]
-    pub fn connections(&self) -> &[Connection] {
-        &self.exchange.connections
-    }
-
-    /// The same as an exchange.
-    #[must_use]
-    pub fn exchange(&self) -> &Exchange {
-        &self.exchange
-    }
-
-    /// The same, taken out.
-    #[must_use]
-    pub fn into_exchange(self) -> Exchange {
-        self.exchange
-    }
-
-    /// Packets read.
-    #[must_use]
-    pub fn packets(&self) -> u64 {
-        self.packets
-    }
-
-    /// TCP connections that carry something else.
-    #[must_use]
-    pub fn other_connections(&self) -> usize {
-        self.others
-    }
-
-    /// What is odd about the file itself, such as an end in the middle of a record.
-    #[must_use]
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+        _ => plain(magic, reader, sink),
     }
 }
 
-#[derive(Default)]
-struct Sink {
-    tcp: Reassembly,
-    packets: u64,
-    notes: Vec<String>,
+fn plain(magic: [u8; 4], reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> {
+    match u32::from_le_bytes(magic) {
+        0x0a0d_0d0a => pcapng(reader, sink),
+        0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 => pcap(reader, sink),
+        other => Err(CaptureError::Format(format!("it starts with {other:08x}"))),
+    }
 }
 
-impl Sink {
-    fn packet(&mut self, link: Link, at_ns: u64, frame: &[u8], orig_len: u32) {
-        self.packets += 1;
-        if let Some(s) = packet::segment(link, frame, orig_len as usize) {
-            self.tcp.segment(at_ns, &s);
-        }
-    }
-
-    fn pcap(&mut self, reader: impl Read) -> Result<(), CaptureError> {
-        let mut reader = PcapReader::with_capacity(reader, MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
-        let link = link_of(reader.header().datalink)?;
-        while let Some(packet) = reader.next_packet() {
-            match packet {
-                Ok(p) => self.packet(link, p.timestamp().as_nanos() as u64, p.data(), p.orig_len()),
-                Err(e) => {
-                    self.notes.push(format!("after packet {}: {e}", self.packets));
-                    break;
-                }
+fn pcap(reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> {
+    let mut reader = PcapReader::with_capacity(reader, MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
+    let link = link_of(reader.header().datalink)?;
+    // Where the next record starts: behind the file's header of 24 bytes, then 16 bytes and the data of each.
+    let mut offset = 24;
+    let mut number = 0;
+    while let Some(packet) = reader.next_packet() {
+        match packet {
+            Ok(p) => {
+                number += 1;
+                offset += 16 + p.data().len() as u64;
+                let (at_ns, original_len) = (p.timestamp().as_nanos() as u64, p.orig_len() as usize);
+                sink.frame(&Frame { number, at_ns, link, bytes: p.data(), original_len });
+            }
+            Err(e) => {
+                sink.note(&broken(number, offset, &e));
+                break;
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn pcapng(&mut self, reader: impl Read) -> Result<(), CaptureError> {
-        let mut reader = PcapNgReader::with_capacity(reader, MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
-        let mut last_ns = 0;
-        while let Some(block) = reader.next_block() {
-            let (block, state) = match block {
-                Ok(b) => b,
-                Err(e) => {
-                    self.notes.push(format!("after packet {}: {e}", self.packets));
-                    break;
-                }
-            };
-            let (interface, at_ns, data, orig_len) = match &block {
-                Block::EnhancedPacket(p) => (p.interface_id, p.timestamp.as_nanos() as u64, &p.data, p.original_len),
-                Block::SimplePacket(p) => (0, last_ns, &p.data, p.original_len),
-                Block::InterfaceDescription(i) => {
-                    if let Err(e) = link_of(i.linktype) {
-                        self.notes.push(format!("an interface {e}; its packets are left out"));
-                    }
-                    continue;
-                }
-                _ => continue,
-            };
-            last_ns = at_ns;
-            let link = state.interfaces().get(interface as usize).and_then(|i| link_of(i.linktype).ok());
-            if let Some(link) = link {
-                self.packet(link, at_ns, data, orig_len);
+fn pcapng(reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> {
+    let mut reader = PcapNgReader::with_capacity(reader, MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
+    let mut last_ns = 0;
+    let mut number = 0;
+    loop {
+        let offset = reader.bytes_parsed();
+        let Some(block) = reader.next_block() else { return Ok(()) };
+        let (block, state) = match block {
+            Ok(b) => b,
+            Err(e) => {
+                sink.note(&broken(number, offset, &e));
+                return Ok(());
             }
+        };
+        let (interface, at_ns, bytes, original_len) = match &block {
+            Block::EnhancedPacket(p) => (p.interface_id, p.timestamp.as_nanos() as u64, &p.data, p.original_len),
+            Block::SimplePacket(p) => (0, last_ns, &p.data, p.original_len),
+            Block::InterfaceDescription(i) => {
+                if let Err(e) = link_of(i.linktype) {
+                    sink.note(&format!("an interface {e}; its packets are left out"));
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        number += 1;
+        last_ns = at_ns;
+        let link = state.interfaces().get(interface as usize).and_then(|i| link_of(i.linktype).ok());
+        if let Some(link) = link {
+            sink.frame(&Frame { number, at_ns, link, bytes, original_len: original_len as usize });
         }
-        Ok(())
     }
+}
+
+fn broken(frames: u64, offset: u64, why: &dyn fmt::Display) -> String {
+    format!("after frame {frames}, at byte {offset}: {why}; what comes behind is not read")
 }
 
 fn link_of(link: DataLink) -> Result<Link, CaptureError> {

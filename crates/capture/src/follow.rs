@@ -6,8 +6,15 @@
 
 use std::io::Read;
 
-use crate::exchange::{Ends, Event};
-use crate::file::{Capture, CaptureError};
+use nvmf_wire::tcp::{DISCOVERY_PORT, IO_PORT};
+
+use crate::exchange::{Direction, Ends, Event};
+use crate::file::{self, CaptureError, Frame, Frames};
+use crate::packet;
+use crate::tcp::Reassembly;
+
+/// Ports on which a connection is taken for NVMe/TCP whatever it carries.
+pub const PORTS: [u16; 2] = [IO_PORT, DISCOVERY_PORT];
 
 /// Sees a capture go by.
 pub trait Watcher {
@@ -16,8 +23,18 @@ pub trait Watcher {
         let _ = (conn, ends);
     }
 
-    /// The next event of connection `conn`, which was opened before.
+    /// The next event of connection `conn`, which was opened before. Within one direction, times never go back.
     fn event(&mut self, conn: usize, event: &Event);
+
+    /// A piece of a byte stream as it came, in the stream's order; the events that it completes follow.
+    fn chunk(&mut self, conn: usize, dir: Direction, at_ns: u64, bytes: &[u8]) {
+        let _ = (conn, dir, at_ns, bytes);
+    }
+
+    /// `len` bytes of a stream were sent again.
+    fn repeated(&mut self, conn: usize, dir: Direction, at_ns: u64, len: usize) {
+        let _ = (conn, dir, at_ns, len);
+    }
 
     /// No more events of connection `conn` will come: what is kept of it can go.
     fn over(&mut self, conn: usize) {
@@ -31,8 +48,16 @@ pub trait Watcher {
 }
 
 /// How a capture is read.
-#[derive(Clone, Debug, Default)]
-pub struct Follow {}
+#[derive(Clone, Debug)]
+pub struct Follow {
+    ports: Vec<u16>,
+}
+
+impl Default for Follow {
+    fn default() -> Self {
+        Self { ports: PORTS.to_vec() }
+    }
+}
 
 /// What a capture held beside the connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,25 +69,46 @@ pub struct Followed {
 }
 
 impl Follow {
-    /// Recognises connections by themselves.
+    /// Recognises connections by what they carry, and by the ports 4420 and 8009.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads a pcap or pcapng stream, compressed or not, to its end.
+    /// Takes every TCP connection to or from `port` for NVMe/TCP, whatever it carries.
+    #[must_use]
+    pub fn decode_as(mut self, port: u16) -> Self {
+        self.ports.push(port);
+        self
+    }
+
+    /// Reads a pcap or pcapng stream, compressed or not, to its end. Where it breaks off, what came before was seen, and a note
+    /// says where.
     pub fn read(&self, reader: impl Read, watcher: &mut dyn Watcher) -> Result<Followed, CaptureError> {
-        let capture = Capture::read(reader)?;
-        for (i, c) in capture.connections().iter().enumerate() {
-            let ends = Ends { client: c.client, server: c.server, opened_ns: c.opened_ns, transport: c.transport };
-            watcher.opened(i, &ends);
+        let mut sink = Sink { tcp: Reassembly::new(self.ports.clone()), watcher, followed: Followed::default() };
+        file::read(reader, &mut sink)?;
+        let Sink { tcp, watcher, mut followed } = sink;
+        followed.others = tcp.finish(watcher);
+        Ok(followed)
+    }
+}
+
+/// Sorts frames by what they carry.
+struct Sink<'w> {
+    tcp: Reassembly,
+    watcher: &'w mut dyn Watcher,
+    followed: Followed,
+}
+
+impl Frames for Sink<'_> {
+    fn frame(&mut self, frame: &Frame<'_>) {
+        self.followed.frames = frame.number;
+        if let Some(s) = packet::segment(frame.link, frame.bytes, frame.original_len) {
+            self.tcp.segment(frame.at_ns, frame.number, &s, self.watcher);
         }
-        for (conn, event) in capture.exchange().events() {
-            watcher.event(conn, event);
-        }
-        for note in capture.notes() {
-            watcher.note(note);
-        }
-        Ok(Followed { frames: capture.packets(), others: capture.other_connections() })
+    }
+
+    fn note(&mut self, note: &str) {
+        self.watcher.note(note);
     }
 }

@@ -11,11 +11,13 @@
 #![deny(missing_docs)]
 
 pub mod exchange;
-pub mod file;
+mod file;
 pub mod follow;
+mod hunt;
 #[rustfmt::skip] // generated
 mod judged;
 pub mod lint;
+mod kept;
 mod packet;
 pub mod pcapng;
 pub mod roce;
@@ -28,10 +30,11 @@ pub mod trace;
 mod wireshark;
 
 pub use exchange::{Connection, Direction, Ends, Event, EventKind, Exchange, Recorder, Transport};
-pub use file::{Capture, CaptureError};
+pub use file::CaptureError;
 pub use follow::{Follow, Followed, Watcher};
 pub use judged::JUDGED;
 pub use roce::{Packet, Rdma};
+pub use kept::Capture;
 pub use rules::{Finding, Judge};
 pub use session::Session;
 pub use trace::Trace;

@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 use nvmf_wire::tcp::Framer;
 
 use crate::exchange::{EventKind, MAX_UNDECODABLE};
+use crate::hunt::{self, Place};
 
 /// Longest PDU that is put together, bytes. Longer ones are reported as undecodable: the receiver of a real stack has such a limit
 /// as well (MAXH2CDATA, MDTS), and a bystander must not grow with what a length field claims.
@@ -15,6 +16,8 @@ pub(crate) const MAX_PDU: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Stream {
     framer: Framer,
+    /// Who sends, where that is known.
+    from_host: Option<bool>,
     /// Stream offset of the next byte that comes.
     offset: u64,
     /// Bytes of a PDU that a gap cut, still to be left out.
@@ -23,29 +26,88 @@ pub(crate) struct Stream {
     lost: Option<Lost>,
 }
 
+/// A stretch of a stream of which no PDU boundary is known.
 #[derive(Debug)]
 struct Lost {
+    /// Stream offset of its first byte.
     offset: u64,
     why: String,
+    /// The first of its bytes, of `len` in all.
     bytes: BytesMut,
     len: u64,
+    /// What may still prove to be a PDU; `None` where none is looked for.
+    hunted: Option<BytesMut>,
 }
 
 impl Lost {
+    fn new(offset: u64, why: String, hunts: bool) -> Self {
+        Self { offset, why, bytes: BytesMut::new(), len: 0, hunted: hunts.then(BytesMut::new) }
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         self.len += bytes.len() as u64;
         let room = MAX_UNDECODABLE.saturating_sub(self.bytes.len());
         self.bytes.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
+
+    /// Takes the next piece. True once what `hunted` holds starts with a PDU.
+    fn hunt(&mut self, piece: &[u8], from_host: Option<bool>) -> bool {
+        let Some(mut held) = self.hunted.take() else {
+            self.take(piece);
+            return false;
+        };
+        let piece_at = held.len();
+        held.extend_from_slice(piece);
+        let mut at = 0;
+        let mut found = false;
+        while let Some(rest) = held.get(at..).filter(|r| !r.is_empty()) {
+            match hunt::place(rest, from_host) {
+                Place::No => {}
+                Place::Short => break,
+                // A PDU tends to start where a segment does.
+                Place::Pdu(_) if at == piece_at => found = true,
+                Place::Pdu(plen) => match hunt::proven(rest, plen, from_host) {
+                    Some(proven) => found = proven,
+                    None => break,
+                },
+            }
+            if found {
+                break;
+            }
+            at += 1;
+        }
+        self.take(&held.split_to(at));
+        self.hunted = Some(held);
+        found
+    }
+
+    /// What is shown of it; nothing where it has no bytes.
+    fn end(mut self) -> Option<EventKind> {
+        if let Some(held) = self.hunted.take() {
+            self.take(&held);
+        }
+        let Self { offset, why, bytes, len, .. } = self;
+        (len > 0).then(|| EventKind::Undecodable { offset, why, bytes: bytes.freeze(), len })
+    }
 }
 
 impl Default for Stream {
     fn default() -> Self {
-        Self { framer: Framer::new(MAX_PDU), offset: 0, skip: 0, lost: None }
+        Self { framer: Framer::new(MAX_PDU), from_host: None, offset: 0, skip: 0, lost: None }
     }
 }
 
 impl Stream {
+    /// A stream of the host's PDUs, or of the controller's.
+    pub(crate) fn new(from_host: bool) -> Self {
+        Self { from_host: Some(from_host), ..Self::default() }
+    }
+
+    /// The first byte that comes is not the first of the stream: the first PDU that proves itself is looked for.
+    pub(crate) fn missed_start(&mut self) {
+        self.lost = Some(Lost::new(0, "the start of the stream is missing".to_owned(), true));
+    }
+
     pub(crate) fn push(&mut self, bytes: &[u8], mut emit: impl FnMut(EventKind)) {
         let whole = bytes.len() as u64;
         let mut bytes = bytes;
@@ -54,24 +116,36 @@ impl Stream {
         self.skip -= skipped;
         let at = self.offset + skipped;
         self.offset += whole;
-        if let Some(lost) = &mut self.lost {
-            lost.take(bytes);
-            return;
-        }
         if bytes.is_empty() {
             return;
         }
-        self.framer.push(bytes);
-        if at < 8
-            && let Some(why) = foreign(self.framer.peek())
-        {
-            return self.lose(why, emit);
+        match self.lost.take() {
+            Some(mut lost) => {
+                if !lost.hunt(bytes, self.from_host) {
+                    self.lost = Some(lost);
+                    return;
+                }
+                let held = lost.hunted.take().unwrap_or_default();
+                lost.why = format!("{}; the next PDU that proves itself is {} bytes on", lost.why, lost.len);
+                if let Some(kind) = lost.end() {
+                    emit(kind);
+                }
+                self.framer.push(&held);
+            }
+            None => {
+                self.framer.push(bytes);
+                if at < 8
+                    && let Some(why) = foreign(self.framer.peek())
+                {
+                    return self.lose(why, false, emit);
+                }
+            }
         }
         while let Some(pdu) = self.framer.next_pdu() {
             emit(EventKind::Pdu(pdu));
         }
         if let Some(plen) = self.framer.oversize() {
-            self.lose(format!("PLEN {plen} cannot be framed (8 to {MAX_PDU})"), emit);
+            self.lose(format!("PLEN {plen} cannot be framed (8 to {MAX_PDU})"), false, emit);
         }
     }
 
@@ -81,13 +155,20 @@ impl Stream {
         }
         let gap = EventKind::Gap { offset: self.offset, len };
         let started = self.offset > 0;
-        if self.lost.is_some() || self.skip > 0 {
+        self.offset += len;
+        if let Some(lost) = self.lost.take() {
+            let (why, hunts) = (lost.why.clone(), lost.hunted.is_some());
+            lost.end().map(&mut emit);
+            emit(gap);
+            self.lost = Some(Lost::new(self.offset, why, hunts));
+            return;
+        }
+        if self.skip > 0 {
             emit(gap);
             let skipped = self.skip.min(len);
             self.skip -= skipped;
-            self.offset += len;
-            if len > skipped && self.lost.is_none() {
-                self.lose("a gap hides where the next PDU starts".to_owned(), emit);
+            if len > skipped {
+                self.lose(GAP.to_owned(), true, emit);
             }
             return;
         }
@@ -96,27 +177,24 @@ impl Stream {
         if held > 0 {
             let bytes = self.framer.take_rest();
             emit(EventKind::Undecodable {
-                offset: self.offset - held,
+                offset: self.offset - len - held,
                 why: format!("a gap of {len} bytes cuts this PDU"),
                 len: held,
                 bytes: cap(bytes),
             });
         }
         emit(gap);
-        self.offset += len;
         match plen {
             Some(plen) if plen >= held + len => self.skip = plen - held - len,
-            _ if started || held > 0 => self.lose("a gap hides where the next PDU starts".to_owned(), emit),
-            _ => self.lose("the start of the stream is missing".to_owned(), emit),
+            _ if started || held > 0 => self.lose(GAP.to_owned(), true, emit),
+            _ => self.lose("the start of the stream is missing".to_owned(), true, emit),
         }
     }
 
     /// The direction ended: what is left can never become a PDU.
     pub(crate) fn end(&mut self, mut emit: impl FnMut(EventKind)) {
         if let Some(lost) = self.lost.take() {
-            if lost.len > 0 {
-                emit(EventKind::Undecodable { offset: lost.offset, why: lost.why, bytes: lost.bytes.freeze(), len: lost.len });
-            }
+            lost.end().map(emit);
         } else if !self.framer.is_empty() {
             let bytes = self.framer.take_rest();
             let len = bytes.len() as u64;
@@ -128,8 +206,9 @@ impl Stream {
         }
     }
 
-    /// No boundary is known from here on: says so at once for what is held; what follows is told at the end.
-    fn lose(&mut self, why: String, mut emit: impl FnMut(EventKind)) {
+    /// No boundary is known from here on: says so at once for what is held; what follows is told once it ends. With `hunts` the next
+    /// PDU that proves itself ends it: a gap is the capture's fault, while what the sender framed wrongly has no next PDU.
+    fn lose(&mut self, why: String, hunts: bool, mut emit: impl FnMut(EventKind)) {
         let bytes = self.framer.take_rest();
         let len = bytes.len() as u64;
         let mut next = format!("behind what cannot be framed: {why}");
@@ -138,9 +217,12 @@ impl Stream {
         } else {
             next = why;
         }
-        self.lost = Some(Lost { offset: self.offset, why: next, bytes: BytesMut::new(), len: 0 });
+        self.lost = Some(Lost::new(self.offset, next, hunts));
     }
 }
+
+/// Why a stream is lost behind a gap.
+const GAP: &str = "a gap hides where the next PDU starts";
 
 fn cap(bytes: Bytes) -> Bytes {
     let n = bytes.len().min(MAX_UNDECODABLE);
@@ -198,6 +280,39 @@ mod tests {
         });
         assert_eq!(out[1], EventKind::Gap { offset: 24, len: 4 });
         assert!(matches!(&out[2], EventKind::Undecodable { offset: 28, len: 20, .. }), "{out:?}");
+    }
+
+    /// Three responses and noise, in which the second is found again wherever the gap ends and however the rest is cut.
+    #[test]
+    fn behind_a_gap_the_next_pdu_that_proves_itself_is_found() {
+        let resp = pdu(24);
+        let mut rest = vec![5u8, 0, 24, 9, 9, 5, 0, 24, 0, 7, 5];
+        let noise = rest.len() as u64;
+        rest.extend(&resp);
+        rest.extend(&resp);
+        for size in [1, 2, 5, 24, 35, 1000] {
+            let out = run(|s, emit| {
+                s.push(&resp, &mut *emit);
+                s.gap(70_000, &mut *emit);
+                rest.chunks(size).for_each(|piece| s.push(piece, &mut *emit));
+            });
+            let [first, gap, lost, a, b] = &out[..] else { panic!("pieces of {size}: {out:?}") };
+            assert_eq!((first, a, b), (&EventKind::Pdu(resp.clone().into()), a, a));
+            assert_eq!(*a, EventKind::Pdu(resp.clone().into()));
+            assert_eq!(*gap, EventKind::Gap { offset: 24, len: 70_000 });
+            assert!(matches!(lost, EventKind::Undecodable { offset: 70_024, len, .. } if *len == noise), "{lost:?}");
+        }
+    }
+
+    #[test]
+    fn a_capture_that_begins_in_the_middle_of_a_stream() {
+        let out = run(|s, emit| {
+            s.missed_start();
+            s.push(&[0xaa; 1000], &mut *emit);
+            s.push(&pdu(24), &mut *emit);
+        });
+        assert!(matches!(&out[0], EventKind::Undecodable { offset: 0, len: 1000, .. }), "{out:?}");
+        assert_eq!(out[1..], [EventKind::Pdu(pdu(24).into())]);
     }
 
     #[test]

@@ -48,6 +48,15 @@ fn written(e: &Exchange, mss: usize) -> Vec<u8> {
     out
 }
 
+/// Without the numbers of frames, which only a file has.
+fn unnumbered(mut e: Exchange) -> Exchange {
+    for event in e.connections.iter_mut().flat_map(|c| &mut c.events) {
+        assert!(event.frame > 0);
+        event.frame = 0;
+    }
+    e
+}
+
 #[test]
 fn what_is_written_is_read_back_with_its_nanoseconds() {
     for (host, controller) in [("10.0.0.1", "10.0.0.2"), ("[fd00::1]", "[fd00::2]"), ("127.0.0.1", "127.0.0.1")] {
@@ -55,13 +64,14 @@ fn what_is_written_is_read_back_with_its_nanoseconds() {
         for mss in [1, 536, 1460, 65_000] {
             let back = Capture::read(&written(&e, mss)[..]).unwrap();
             assert!(back.notes().is_empty(), "{:?}", back.notes());
-            assert_eq!(back.connections().len(), 2);
-            for (got, want) in back.connections().iter().zip(&e.connections) {
+            let back = unnumbered(back.into_exchange());
+            assert_eq!(back.connections.len(), 2);
+            for (got, want) in back.connections.iter().zip(&e.connections) {
                 assert_eq!((got.client, got.server, got.opened_ns), (want.client, want.server, want.opened_ns));
                 assert_eq!(got.events, want.events, "{host} mss {mss}");
             }
             if mss == 65_000 {
-                assert_eq!(back.exchange(), &e, "with a large MSS the pieces are the same, too");
+                assert_eq!(back, e, "with a large MSS the pieces are the same, too");
             }
         }
     }
