@@ -10,6 +10,7 @@
 //! Read [`exchange`] first.
 #![deny(missing_docs)]
 
+pub mod compare;
 pub mod exchange;
 mod file;
 pub mod follow;

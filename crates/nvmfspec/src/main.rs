@@ -5,6 +5,7 @@
 
 mod bystander;
 mod captured;
+mod compare;
 mod completion;
 mod conformance;
 mod control;
@@ -67,6 +68,8 @@ enum Command {
     Trace(captured::TraceArgs),
     /// Find what hosts and controllers do wrong in a capture file
     Lint(lint::LintArgs),
+    /// Hold two captures beside each other, field by field
+    Compare(Box<compare::Args>),
     /// Play the scripts of one file against a target
     Scenario(Box<scenario::Args>),
     /// Print the script by which a shell completes command lines
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Host(args) => host::run(*args),
         Command::Trace(args) => captured::trace(&args),
         Command::Lint(args) => lint::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Scenario(args) => scenario::run(*args),
         Command::Target(args) => target::run(*args),
         Command::Completion(args) => completion::run(&args, &mut Cli::command()),
