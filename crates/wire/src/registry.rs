@@ -1,5 +1,6 @@
 //! Every table of this crate in one list: for property tests, vector coverage and anything that looks a structure up by name.
 
+use crate::authentication::message;
 use crate::layout::{Layout, Structure};
 use crate::{
     admin, authentication, connect, cqe, feature, identify, log, maintenance, nvm, property, registration, reservation, sgl, sqe,
@@ -18,6 +19,8 @@ layouts! {
     sqe::Sqe, sqe::FabricsSqe,
     connect::Connect, connect::ConnectData, connect::Disconnect,
     authentication::AuthenticationSend, authentication::AuthenticationReceive,
+    message::AuthMessage, message::AuthNegotiate, message::AuthDescriptor, message::DhchapChallenge, message::DhchapReply,
+    message::DhchapSuccess1, message::DhchapSuccess2, message::AuthFailure,
     property::PropertyGet, property::PropertySet,
     property::Cap, property::Vs, property::Cc, property::Csts, property::Nssr, property::Nssd, property::Crto,
     admin::Identify, admin::GetLogPage, admin::SetFeatures, admin::GetFeatures, admin::Abort, admin::KeepAlive,

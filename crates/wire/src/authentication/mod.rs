@@ -1,5 +1,7 @@
-//! Authentication Send and Receive: the Fabrics commands that carry in-band authentication messages, not the messages.
-//! [Base 2.0, 6.1 and 6.2]
+//! In-band authentication: the Fabrics commands Authentication Send and Receive here, the messages that they carry in [`message`].
+//! [Base 2.0, 6.1, 6.2 and 8.13]
+
+pub mod message;
 
 use crate::sqe::FabricsSqe;
 
