@@ -148,6 +148,58 @@ fn the_discovery_of_a_real_host() {
     insta::assert_snapshot!(Trace::default().without_times().exchange(capture.exchange()));
 }
 
+/// The messages of DH-HMAC-CHAP as a real host and target say them: both sides prove themselves; the host's key is wrong.
+#[test]
+fn the_authentication_of_a_real_host() {
+    let mut out = String::new();
+    for name in ["auth-bidi-sha384-ffdhe2048", "auth-uni-sha256-null", "auth-fail-wrong-key"] {
+        let path = talk::captures().into_iter().find(|p| p.ends_with(format!("linux-6.12/{name}.pcap.gz"))).unwrap();
+        let capture = nvmf_capture::Capture::open(path).unwrap();
+        let text = Trace::default().without_times().exchange(capture.exchange());
+        out.push_str(&format!("{name}\n"));
+        for line in text.lines().filter(|l| l.contains("AUTH_") || l.contains("CHAP_")) {
+            out.push_str(&format!("{line}\n"));
+        }
+    }
+    insta::assert_snapshot!(out);
+}
+
+/// A message is shown where its last piece comes, in capsules, H2CData and C2HData, and only if no piece is missing.
+#[test]
+fn an_authentication_message_in_pieces() {
+    let mut t = connected(0, Digests::default());
+    let challenge: Vec<u8> = [&[1, 1, 0, 0, 5, 0, 32, 0, 1, 0, 0, 0, 9, 0, 0, 0][..], &[0xc1; 32]].concat();
+    let transport = [("al", 4096), ("sgl1_len", 4096), ("sgl1_type", 5), ("sgl1_sub", 10)];
+    t.command(sqe("AuthenticationReceive", 3, &transport), &[]);
+    for (from, to) in [(0, 5), (5, 40), (40, 48)] {
+        let head = C2hData::new().with(|s| s.cccid(Cid(3)).datao(from as u32).datal((to - from) as u32).last(to == 48));
+        t.send(C2H, PduType::C2H_DATA, head.as_bytes(), &challenge[from..to]);
+    }
+    t.done(3, Status::SUCCESS, 3);
+    let reply: Vec<u8> = [&[1, 2, 0, 0, 5, 0, 32, 0, 0, 0, 0, 0, 9, 0, 0, 0][..], &[0x71; 32], &[0; 32]].concat();
+    t.command(sqe("AuthenticationSend", 4, &[("tl", 80), ("sgl1_len", 80), ("sgl1_type", 5), ("sgl1_sub", 10)]), &[]);
+    t.send(C2H, PduType::R2T, R2t::new().with(|s| s.cccid(Cid(4)).ttag(1).r2tl(80)).as_bytes(), &[]);
+    for (from, to) in [(0, 64), (64, 80)] {
+        let head = H2cData::new().with(|s| s.cccid(Cid(4)).ttag(1).datao(from as u32).datal((to - from) as u32).last(to == 80));
+        t.send(H2C, PduType::H2C_DATA, head.as_bytes(), &reply[from..to]);
+    }
+    t.done(4, Status::SUCCESS, 4);
+    t.command(sqe("AuthenticationReceive", 5, &transport), &[]);
+    let head = C2hData::new().with(|s| s.cccid(Cid(5)).datao(8).datal(40).last(true));
+    t.send(C2H, PduType::C2H_DATA, head.as_bytes(), &challenge[8..]);
+    t.command(sqe("AuthenticationSend", 6, &[("tl", 12), ("sgl1_len", 12), ("sgl1_sub", 1)]), &reply[..12]);
+    let text = plain(t);
+    let shown: Vec<&str> = text.lines().filter(|l| l.contains('{') && l.contains("uthentication")).collect();
+    assert_eq!(shown.len(), 3, "{shown:#?}");
+    assert!(
+        shown[0].contains("datao=40") && shown[0].contains("CHAP_Challenge t_id=5") && shown[0].contains("c1=c1c1"),
+        "{}",
+        shown[0]
+    );
+    assert!(shown[1].contains("datao=64") && shown[1].contains("CHAP_Reply") && shown[1].contains("(32)}"), "{}", shown[1]);
+    assert!(shown[2].contains("malformed authentication message") && shown[2].contains("DhchapReply"), "{}", shown[2]);
+}
+
 /// Reading, writing as pcapng and reading again keeps every PDU, its time and its direction.
 #[test]
 fn recorded_captures_survive_being_written() {

@@ -19,6 +19,7 @@ mod hunt;
 mod judged;
 pub mod lint;
 mod kept;
+mod message;
 mod packet;
 pub mod pcapng;
 pub mod roce;

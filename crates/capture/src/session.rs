@@ -1,8 +1,10 @@
 //! What a bystander remembers of one connection: parameters, queue, outstanding commands and how far their data got.
 //!
 //! It is the common ground of [`crate::trace`] and [`crate::rules`]: it judges nothing, and takes wrong PDUs for what they seem to
-//! mean. What a peer can make it keep is limited: one entry a CID, and [`MAX_R2TS`] R2Ts each.
+//! mean. What a peer can make it keep is limited: one entry a CID, [`MAX_R2TS`] R2Ts each, and one
+//! authentication message.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
@@ -17,6 +19,8 @@ use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, 
 use nvmf_wire::{Cid, Cqe, Qid, Sqe, Status};
 
 use crate::exchange::Direction;
+pub use crate::message::MAX_MESSAGE;
+use crate::message::Message;
 use crate::roce::Rdma;
 
 /// Most outstanding R2Ts remembered for one command.
@@ -32,6 +36,7 @@ pub struct Session {
     connect_sqhd: Option<u16>,
     request: Option<RdmaRequest>,
     commands: BTreeMap<u16, Command>,
+    message: Message,
     submitted: u64,
 }
 
@@ -183,6 +188,13 @@ impl Session {
         self.commands.values()
     }
 
+    /// The authentication message of command `cid` where its data from `offset` on, which was not applied yet, completes it; `last`: no
+    /// more data comes. In a capsule the data starts at 0. At most [`MAX_MESSAGE`] bytes.
+    #[must_use]
+    pub fn message_with<'a>(&'a self, cid: Cid, offset: u32, data: &'a [u8], last: bool) -> Option<Cow<'a, [u8]>> {
+        self.message.with(cid, offset, data, last)
+    }
+
     /// Commands sent so far.
     #[must_use]
     pub fn submitted(&self) -> u64 {
@@ -224,7 +236,9 @@ impl Session {
             PduType::IC_RESP => self.icresp = self.icresp.or(IcResp::read(&pdu.header).ok()),
             PduType::CAPSULE_CMD => {
                 if let Ok(c) = CapsuleCmd::read(&pdu.header) {
-                    self.on_command(Sqe::from_bytes(c.sqe()), pdu.data.len() as u32, !pdu.ddgst_ok());
+                    let sqe = Sqe::from_bytes(c.sqe());
+                    self.on_command(sqe, pdu.data.len() as u32, !pdu.ddgst_ok());
+                    self.message.data(sqe.cid(), 0, &pdu.data);
                 }
             }
             PduType::CAPSULE_RESP => {
@@ -235,6 +249,7 @@ impl Session {
             PduType::C2H_DATA => {
                 if let Ok(c) = C2hData::read(&pdu.header) {
                     self.on_data(c.cccid(), dir, c.datao(), c.datal(), c.last());
+                    self.message.data(c.cccid(), c.datao(), &pdu.data);
                     if c.success() && c.last() {
                         self.commands.remove(&c.cccid().0);
                     }
@@ -248,6 +263,7 @@ impl Session {
             PduType::H2C_DATA => {
                 if let Ok(h) = H2cData::read(&pdu.header) {
                     self.on_data(h.cccid(), dir, h.datao(), h.datal(), h.last());
+                    self.message.data(h.cccid(), h.datao(), &pdu.data);
                     self.h2c_data(&h, !pdu.ddgst_ok());
                 }
             }
@@ -261,11 +277,15 @@ impl Session {
             Rdma::Cm(cm) if cm.message() == CmMessage::REQ => {
                 self.request = self.request.or_else(|| RdmaRequest::read(cm.private()).ok());
             }
-            Rdma::Command { sqe, rest, .. } => self.on_command(*sqe, rest.len() as u32, false),
+            Rdma::Command { sqe, rest, .. } => {
+                self.on_command(*sqe, rest.len() as u32, false);
+                self.message.data(sqe.cid(), 0, rest);
+            }
             Rdma::Response { cqe, .. } => self.on_response(cqe),
             Rdma::Data(data) => {
                 if let (Some(cid), Some(offset)) = (data.target.cid, data.offset()) {
                     self.on_data(cid, dir, offset as u32, data.bytes.len() as u32, data.last);
+                    self.message.data(cid, offset as u32, &data.bytes);
                 }
             }
             _ => {}
@@ -288,6 +308,7 @@ impl Session {
             bad_digest,
         };
         self.submitted += 1;
+        self.message.command(&sqe);
         self.commands.insert(sqe.cid().0, command);
     }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use nvmf_wire::authentication::message::Message;
 use nvmf_wire::connect::ConnectData;
 use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, PropertyGetResponse, QueuesGranted};
 use nvmf_wire::layout::{Layout, Structure, Value};
@@ -144,6 +145,7 @@ pub fn describe(session: &Session, dir: Direction, pdu: &Pdu) -> String {
             let _ = write!(out, "{}", owner.map_or(" of no outstanding command".to_owned(), |c| of(session, c)));
             if let Some(c) = owner {
                 out.push_str(&host_data(session, c, pdu));
+                out.push_str(&message(session, c, pdu));
             }
         }
         PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ => {
@@ -252,6 +254,9 @@ fn command(session: &Session, sqe: &Sqe, pdu: &Pdu) -> String {
     if sqe.fctype() == Some(FabricsType::CONNECT) {
         out.push_str(&connect_data(&pdu.data));
     }
+    if sqe.fctype() == Some(FabricsType::AUTHENTICATION_SEND) && !pdu.data.is_empty() {
+        out.push_str(&authentication(&pdu.data));
+    }
     out
 }
 
@@ -283,6 +288,23 @@ fn host_data(session: &Session, command: &Command, pdu: &Pdu) -> String {
     let connect = command.sqe.fctype() == Some(FabricsType::CONNECT);
     let whole = session.command(command.sqe.cid()).is_some_and(|c| c.h2c.next == 0);
     if connect && whole && pdu.ptype() == PduType::H2C_DATA { connect_data(&pdu.data) } else { String::new() }
+}
+
+/// The authentication message that this data completes.
+fn message(session: &Session, command: &Command, pdu: &Pdu) -> String {
+    let (offset, last) = match pdu.ptype() {
+        PduType::C2H_DATA => C2hData::read(&pdu.header).map_or((0, false), |c| (c.datao(), c.last())),
+        PduType::H2C_DATA => H2cData::read(&pdu.header).map_or((0, false), |h| (h.datao(), false)),
+        _ => return String::new(),
+    };
+    session.message_with(command.sqe.cid(), offset, &pdu.data, last).map_or(String::new(), |whole| authentication(&whole))
+}
+
+fn authentication(message: &[u8]) -> String {
+    match Message::read(message) {
+        Ok(m) => format!(" {{{m}}}"),
+        Err(e) => format!(" {{malformed authentication message: {e}}}"),
+    }
 }
 
 fn owner<'a>(session: &'a Session, pdu: &Pdu) -> Option<&'a Command> {

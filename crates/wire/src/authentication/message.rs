@@ -278,7 +278,7 @@ impl fmt::Display for Message<'_> {
         match self {
             Self::Negotiate(head, list) => {
                 show(f, AuthNegotiate::LAYOUT, head.as_bytes())?;
-                list.iter().try_for_each(|d| write!(f, " {{{d}}}"))
+                list.iter().try_for_each(|d| descriptor(f, d))
             }
             Self::Challenge { head, c1, dhv } => {
                 show(f, DhchapChallenge::LAYOUT, head.as_bytes())?;
@@ -300,6 +300,22 @@ impl fmt::Display for Message<'_> {
             Self::Unknown(head) => write!(f, "authentication message {head}"),
         }
     }
+}
+
+/// What a descriptor offers, by name; one of another protocol field by field.
+fn descriptor(f: &mut fmt::Formatter<'_>, d: &AuthDescriptor) -> fmt::Result {
+    if d.authid() != AuthProtocol::DH_HMAC_CHAP {
+        return write!(f, " {{{d}}}");
+    }
+    write!(f, " {{{} hashes=", d.authid())?;
+    list(f, &d.hash_ids())?;
+    f.write_str(" groups=")?;
+    list(f, &d.group_ids())?;
+    f.write_str("}")
+}
+
+fn list(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display]) -> fmt::Result {
+    items.iter().enumerate().try_for_each(|(i, item)| write!(f, "{}{item}", if i > 0 { "," } else { "" }))
 }
 
 fn show(f: &mut fmt::Formatter<'_>, layout: &Layout, head: &[u8]) -> fmt::Result {
