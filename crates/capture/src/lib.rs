@@ -17,8 +17,8 @@ pub mod follow;
 mod hunt;
 #[rustfmt::skip] // generated
 mod judged;
-pub mod lint;
 mod kept;
+pub mod lint;
 mod message;
 mod packet;
 pub mod pcapng;
@@ -35,8 +35,8 @@ pub use exchange::{Connection, Direction, Ends, Event, EventKind, Exchange, Reco
 pub use file::CaptureError;
 pub use follow::{Follow, Followed, Watcher};
 pub use judged::JUDGED;
-pub use roce::{Packet, Rdma};
 pub use kept::Capture;
+pub use roce::{Packet, Rdma};
 pub use rules::{Finding, Judge};
 pub use session::Session;
 pub use trace::Trace;
