@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use nvmf_capture::{Capture, Ends, Event, Follow, Followed, Watcher};
+use nvmf_capture::{Capture, Direction, Ends, Event, Follow, Followed, Watcher};
 use nvmf_conformance::ExitStatus;
 use nvmf_conformance::report::printable;
 
@@ -85,6 +85,14 @@ impl Watcher for Noted<'_> {
 
     fn event(&mut self, conn: usize, event: &Event) {
         self.watcher.event(conn, event);
+    }
+
+    fn chunk(&mut self, conn: usize, dir: Direction, at_ns: u64, bytes: &[u8]) {
+        self.watcher.chunk(conn, dir, at_ns, bytes);
+    }
+
+    fn repeated(&mut self, conn: usize, dir: Direction, at_ns: u64, len: usize) {
+        self.watcher.repeated(conn, dir, at_ns, len);
     }
 
     fn over(&mut self, conn: usize) {

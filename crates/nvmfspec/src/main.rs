@@ -12,12 +12,14 @@ mod control;
 mod explain;
 mod host;
 mod input;
+mod ladder;
 mod lint;
 mod list;
 mod output;
 mod place;
 mod scenario;
 mod session;
+mod stats;
 mod target;
 mod values;
 
@@ -70,6 +72,10 @@ enum Command {
     Lint(lint::LintArgs),
     /// Hold two captures beside each other, field by field
     Compare(Box<compare::Args>),
+    /// Count what a capture file holds: commands, bytes, response times, queue depth
+    Stats(stats::StatsArgs),
+    /// Draw who sent what to whom in a capture file
+    Ladder(ladder::LadderArgs),
     /// Play the scripts of one file against a target
     Scenario(Box<scenario::Args>),
     /// Print the script by which a shell completes command lines
@@ -88,6 +94,8 @@ fn main() -> ExitCode {
         Command::Trace(args) => captured::trace(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Stats(args) => stats::run(&args),
+        Command::Ladder(args) => ladder::run(&args),
         Command::Scenario(args) => scenario::run(*args),
         Command::Target(args) => target::run(*args),
         Command::Completion(args) => completion::run(&args, &mut Cli::command()),
