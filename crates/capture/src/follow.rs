@@ -10,7 +10,8 @@ use nvmf_wire::tcp::{DISCOVERY_PORT, IO_PORT};
 
 use crate::exchange::{Direction, Ends, Event};
 use crate::file::{self, CaptureError, Frame, Frames};
-use crate::packet;
+use crate::packet::{self, Carried};
+use crate::roce::Roce;
 use crate::tcp::Reassembly;
 
 /// Ports on which a connection is taken for NVMe/TCP whatever it carries.
@@ -66,6 +67,8 @@ pub struct Followed {
     pub frames: u64,
     /// TCP connections that carry something else.
     pub others: usize,
+    /// Queue pairs of RoCEv2 that carry something else, or of which too little was seen to tell.
+    pub other_queue_pairs: usize,
 }
 
 impl Follow {
@@ -85,9 +88,11 @@ impl Follow {
     /// Reads a pcap or pcapng stream, compressed or not, to its end. Where it breaks off, what came before was seen, and a note
     /// says where.
     pub fn read(&self, reader: impl Read, watcher: &mut dyn Watcher) -> Result<Followed, CaptureError> {
-        let mut sink = Sink { tcp: Reassembly::new(self.ports.clone()), watcher, followed: Followed::default() };
+        let (tcp, roce) = (Reassembly::new(self.ports.clone()), Roce::new(self.ports.clone()));
+        let mut sink = Sink { tcp, roce, watcher, followed: Followed::default() };
         file::read(reader, &mut sink)?;
-        let Sink { tcp, watcher, mut followed } = sink;
+        let Sink { mut tcp, roce, watcher, mut followed } = sink;
+        followed.other_queue_pairs = roce.finish(tcp.numbers(), watcher);
         followed.others = tcp.finish(watcher);
         Ok(followed)
     }
@@ -96,6 +101,7 @@ impl Follow {
 /// Sorts frames by what they carry.
 struct Sink<'w> {
     tcp: Reassembly,
+    roce: Roce,
     watcher: &'w mut dyn Watcher,
     followed: Followed,
 }
@@ -103,8 +109,12 @@ struct Sink<'w> {
 impl Frames for Sink<'_> {
     fn frame(&mut self, frame: &Frame<'_>) {
         self.followed.frames = frame.number;
-        if let Some(s) = packet::segment(frame.link, frame.bytes, frame.original_len) {
-            self.tcp.segment(frame.at_ns, frame.number, &s, self.watcher);
+        match packet::carried(frame.link, frame.bytes, frame.original_len) {
+            Some(Carried::Segment(s)) => self.tcp.segment(frame.at_ns, frame.number, &s, self.watcher),
+            Some(Carried::Datagram(d)) => {
+                self.roce.datagram(frame.at_ns, frame.number, &d, self.tcp.numbers(), self.watcher);
+            }
+            None => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! From a captured frame to a TCP segment.
+//! From a captured frame to a TCP segment or a RoCEv2 datagram.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -34,8 +34,29 @@ pub(crate) struct Segment<'a> {
     pub(crate) cut: usize,
 }
 
-/// The TCP segment in a frame; `None` for anything else, IP fragments included. `orig_len` is the frame's length on the wire.
-pub(crate) fn segment(link: Link, frame: &[u8], orig_len: usize) -> Option<Segment<'_>> {
+/// A UDP datagram.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram<'a> {
+    pub(crate) from: IpAddr,
+    pub(crate) to: IpAddr,
+    pub(crate) port: u16,
+    /// From the IP header to the end of `payload`.
+    pub(crate) ip: &'a [u8],
+    /// As far as it was captured.
+    pub(crate) payload: &'a [u8],
+    /// Length of the payload on the wire, bytes.
+    pub(crate) len: usize,
+}
+
+/// What a frame carries.
+pub(crate) enum Carried<'a> {
+    Segment(Segment<'a>),
+    Datagram(Datagram<'a>),
+}
+
+/// The TCP segment or UDP datagram in a frame; `None` for anything else, IP fragments included. `orig_len` is the frame's length on the
+/// wire.
+pub(crate) fn carried(link: Link, frame: &[u8], orig_len: usize) -> Option<Carried<'_>> {
     let packet = match link {
         Link::Ethernet => LaxSlicedPacket::from_ethernet(frame).ok()?,
         Link::Raw => LaxSlicedPacket::from_ip(frame).ok()?,
@@ -43,32 +64,47 @@ pub(crate) fn segment(link: Link, frame: &[u8], orig_len: usize) -> Option<Segme
         Link::Cooked => cooked(frame, 14, 16)?,
         Link::Cooked2 => cooked(frame, 0, 20)?,
     };
-    let (source, destination, fragment): (IpAddr, IpAddr, bool) = match packet.net? {
+    // Where a part of the frame begins in it.
+    let at = |part: &[u8]| (part.as_ptr() as usize).checked_sub(frame.as_ptr() as usize);
+    let (source, destination, fragment, header): (IpAddr, IpAddr, bool, usize) = match packet.net? {
         LaxNetSlice::Ipv4(ip) => {
             let h = ip.header();
-            (h.source_addr().into(), h.destination_addr().into(), ip.payload().fragmented)
+            (h.source_addr().into(), h.destination_addr().into(), ip.payload().fragmented, at(h.slice())?)
         }
         LaxNetSlice::Ipv6(ip) => {
             let h = ip.header();
-            (h.source_addr().into(), h.destination_addr().into(), ip.payload().fragmented)
+            (h.source_addr().into(), h.destination_addr().into(), ip.payload().fragmented, at(h.slice())?)
         }
         LaxNetSlice::Arp(_) => return None,
     };
-    let Some(TransportSlice::Tcp(tcp)) = packet.transport else { return None };
     if fragment {
         return None;
     }
-    Some(Segment {
-        from: SocketAddr::new(source, tcp.source_port()),
-        to: SocketAddr::new(destination, tcp.destination_port()),
-        seq: tcp.sequence_number(),
-        ack: tcp.ack().then(|| tcp.acknowledgment_number()),
-        syn: tcp.syn(),
-        fin: tcp.fin(),
-        rst: tcp.rst(),
-        payload: tcp.payload(),
-        cut: orig_len.saturating_sub(frame.len()),
-    })
+    match packet.transport? {
+        TransportSlice::Tcp(tcp) => Some(Carried::Segment(Segment {
+            from: SocketAddr::new(source, tcp.source_port()),
+            to: SocketAddr::new(destination, tcp.destination_port()),
+            seq: tcp.sequence_number(),
+            ack: tcp.ack().then(|| tcp.acknowledgment_number()),
+            syn: tcp.syn(),
+            fin: tcp.fin(),
+            rst: tcp.rst(),
+            payload: tcp.payload(),
+            cut: orig_len.saturating_sub(frame.len()),
+        })),
+        TransportSlice::Udp(udp) => {
+            let end = at(udp.slice())? + udp.slice().len();
+            Some(Carried::Datagram(Datagram {
+                from: source,
+                to: destination,
+                port: udp.destination_port(),
+                ip: frame.get(header..end)?,
+                payload: udp.payload(),
+                len: usize::from(udp.length()).saturating_sub(8),
+            }))
+        }
+        _ => None,
+    }
 }
 
 fn cooked(frame: &[u8], proto: usize, header: usize) -> Option<LaxSlicedPacket<'_>> {

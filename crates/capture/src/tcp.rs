@@ -52,6 +52,11 @@ impl Reassembly {
         flow.segment(at_ns, number, s, shared, watcher);
     }
 
+    /// The number of the next connection, whatever carries it.
+    pub(crate) fn numbers(&mut self) -> &mut usize {
+        &mut self.shared.next
+    }
+
     /// The capture is over. Returns how many connections carried something else.
     pub(crate) fn finish(mut self, watcher: &mut dyn Watcher) -> usize {
         drain(self.flows.drain().map(|(_, f)| f).collect(), &mut self.shared, watcher);

@@ -12,11 +12,13 @@ use nvmf_wire::connect::ConnectData;
 use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, PropertyGetResponse, QueuesGranted};
 use nvmf_wire::layout::{Layout, Structure, Value};
 use nvmf_wire::property::{Cap, Cc, Crto, Csts, Property, PropertyGet, PropertySet, Vs};
+use nvmf_wire::sgl::SglKeyed;
 use nvmf_wire::sqe::{FabricsType, Opcode};
 use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType, R2t};
 use nvmf_wire::{Cqe, Sqe, Status};
 
 use crate::exchange::{Connection, Direction, Event, EventKind, Exchange};
+use crate::roce::show;
 use crate::rules::Judge;
 use crate::session::{Command, Session};
 
@@ -77,6 +79,7 @@ impl Trace {
             let _ = write!(line, "{:>10} ", format!("{}.{:03}", us / 1000, us % 1000));
         }
         let _ = write!(line, "#{conn} {} ", event.dir.arrow());
+        let before = line.len();
         let session = self.sessions.entry(conn).or_default();
         match &event.kind {
             EventKind::Pdu(bytes) => match Pdu::parse(bytes) {
@@ -101,9 +104,18 @@ impl Trace {
             EventKind::Tls(notice) => {
                 let _ = write!(line, "{notice}");
             }
-            EventKind::Packet(_) | EventKind::Rdma(_) => return String::new(),
+            EventKind::Packet(packet) => line.push_str(&show::packet(packet)),
+            EventKind::Rdma(rdma) => {
+                line.push_str(&show::message(session, event.dir, rdma));
+                session.apply_rdma(event.dir, rdma);
+            }
         }
-        line.push('\n');
+        // Most packets say nothing of their own.
+        if line.len() == before {
+            line.clear();
+        } else {
+            line.push('\n');
+        }
         if let Some(judge) = &mut self.judge {
             for finding in judge.event(conn, event) {
                 let _ = writeln!(line, "{:>1$}{finding}", "! ", if self.times { 13 } else { 2 });
@@ -131,7 +143,7 @@ pub fn describe(session: &Session, dir: Direction, pdu: &Pdu) -> String {
     match ptype {
         PduType::CAPSULE_CMD => {
             if let Ok(c) = CapsuleCmd::read(&pdu.header) {
-                out.push_str(&command(session, &Sqe::from_bytes(c.sqe()), pdu));
+                out.push_str(&command(session, &Sqe::from_bytes(c.sqe()), &pdu.data));
             }
         }
         PduType::CAPSULE_RESP => {
@@ -221,7 +233,8 @@ fn shape(pdu: &Pdu) -> String {
     out
 }
 
-fn command(session: &Session, sqe: &Sqe, pdu: &Pdu) -> String {
+/// A command; `data` is what its capsule has behind the SQE.
+pub(crate) fn command(session: &Session, sqe: &Sqe, data: &[u8]) -> String {
     let (layout, known) = session.layout_of(sqe);
     let bytes = sqe.as_bytes();
     let mut out = format!(" cid={:#06x} {}", sqe.cid().0, session.command_name(sqe));
@@ -252,7 +265,7 @@ fn command(session: &Session, sqe: &Sqe, pdu: &Pdu) -> String {
         };
     }
     if sqe.fctype() == Some(FabricsType::CONNECT) {
-        out.push_str(&connect_data(&pdu.data));
+        out.push_str(&connect_data(data));
     }
     if sqe.fctype() == Some(FabricsType::AUTHENTICATION_SEND) && !pdu.data.is_empty() {
         out.push_str(&authentication(&pdu.data));
@@ -275,11 +288,19 @@ fn sgl(sqe: &Sqe) -> String {
         0x01 => format!(" sgl=in-capsule({} at {})", s.len(), s.addr()),
         0x5a if s.addr() == 0 && s.len() == 0 => String::new(),
         0x5a if s.addr() == 0 => format!(" sgl=transport({})", s.len()),
+        0x40 | 0x4f => {
+            let k = SglKeyed::from_bytes(*s.as_bytes());
+            let what = if s.id() == 0x40 { "keyed" } else { "keyed, invalidate" };
+            match (k.len(), k.addr(), k.key()) {
+                (0, 0, 0) => String::new(),
+                (len, addr, key) => format!(" sgl={what}({len} key={key:#x} va={addr:#x})"),
+            }
+        }
         id => format!(" sgl={id:#04x}(addr={:#x} len={})", s.addr(), s.len()),
     }
 }
 
-fn connect_data(data: &[u8]) -> String {
+pub(crate) fn connect_data(data: &[u8]) -> String {
     ConnectData::read(data).map_or(String::new(), |d| format!(" {{{d}}}"))
 }
 
@@ -316,11 +337,11 @@ fn owner<'a>(session: &'a Session, pdu: &Pdu) -> Option<&'a Command> {
     session.command(cid)
 }
 
-fn of(session: &Session, command: &Command) -> String {
+pub(crate) fn of(session: &Session, command: &Command) -> String {
     format!(" of {}", session.command_name(&command.sqe))
 }
 
-fn response(session: &Session, cqe: &Cqe) -> String {
+pub(crate) fn response(session: &Session, cqe: &Cqe) -> String {
     let command = session.command(cqe.cid());
     let fabrics = command.is_some_and(Command::is_fabrics);
     let mut out = format!(" cid={:#06x}", cqe.cid().0);
@@ -399,7 +420,7 @@ fn property(at: Property, value: u64) -> String {
     if bits.is_empty() { format!("{value:#x}") } else { format!("{value:#x} ({bits})") }
 }
 
-fn hex(bytes: &[u8], most: usize) -> String {
+pub(crate) fn hex(bytes: &[u8], most: usize) -> String {
     let mut out = String::new();
     for b in bytes.iter().take(most) {
         let _ = write!(out, "{b:02x}");

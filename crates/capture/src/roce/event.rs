@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use nvmf_wire::cm::{CmMessage, Mad};
 use nvmf_wire::layout::DecodeError;
-use nvmf_wire::roce::{Headers, Reth};
+use nvmf_wire::roce::{Headers, ICRC_LEN, Reth};
 use nvmf_wire::{Cid, Cqe, Sqe};
 
 /// One RoCEv2 packet: one frame of the capture.
@@ -11,6 +11,8 @@ use nvmf_wire::{Cid, Cqe, Sqe};
 pub struct Packet {
     /// From the BTH to the ICRC; less where the capture cut the frame short.
     pub bytes: Bytes,
+    /// Its length on the wire, bytes.
+    pub len: usize,
     /// What its ICRC is worth.
     pub icrc: Icrc,
     /// Its place among the packets of its direction.
@@ -23,13 +25,20 @@ impl Packet {
         Headers::read(&self.bytes)
     }
 
-    /// Its payload, without padding and ICRC; empty where the headers do not leave any.
+    /// Its payload as far as it was captured, without padding and ICRC; empty where the headers do not leave any.
     #[must_use]
     pub fn payload(&self) -> Bytes {
-        match self.headers() {
-            Ok(h) => h.payload(&self.bytes).map_or_else(Bytes::new, |p| self.bytes.slice_ref(p)),
-            Err(_) => Bytes::new(),
-        }
+        self.headers().map_or_else(|_| Bytes::new(), |h| self.payload_behind(&h))
+    }
+
+    pub(crate) fn payload_behind(&self, headers: &Headers) -> Bytes {
+        let end = (headers.len + self.payload_len(headers)).min(self.bytes.len());
+        if headers.len < end { self.bytes.slice(headers.len..end) } else { Bytes::new() }
+    }
+
+    /// Length of its payload on the wire, bytes.
+    pub(crate) fn payload_len(&self, headers: &Headers) -> usize {
+        self.len.saturating_sub(headers.len + ICRC_LEN + usize::from(headers.bth.padcnt()))
     }
 }
 
@@ -54,6 +63,8 @@ pub enum Place {
     Next,
     /// One that was seen before: a retransmission. [`Rdma`] does not show what it holds again.
     Repeated,
+    /// One from before the first PSN of its direction: its receiver cannot have waited for it.
+    Outside,
     /// One that comes too early: this many PSNs are missing before it. What it holds is shown once they came, or once it is certain
     /// that the capture will not have them.
     Early(u32),
@@ -78,7 +89,8 @@ pub enum Rdma {
     Command {
         /// The submission queue entry.
         sqe: Sqe,
-        /// What is behind it: in-capsule data and descriptors, from byte 64 on.
+        /// What is behind it: in-capsule data and descriptors, from byte 64 on. Less than `send.bytes` has where the capture cut frames
+        /// short, or where the capsule is longer than is put together (1 MiB).
         rest: Bytes,
         /// The SEND.
         send: Span,
@@ -94,12 +106,10 @@ pub enum Rdma {
         /// The SEND.
         send: Span,
     },
-    /// A SEND that is no capsule: too short, or longer than is put together.
+    /// A SEND that is no capsule, since it is too short.
     Send {
-        /// Its bytes; of a SEND that is too long those that were kept.
+        /// Its bytes.
         bytes: Bytes,
-        /// How many there were, bytes.
-        len: u64,
         /// The SEND.
         send: Span,
     },
@@ -133,6 +143,8 @@ pub struct Span {
     pub psn: u32,
     /// How many.
     pub packets: u32,
+    /// Bytes of payload in them, on the wire.
+    pub bytes: u64,
 }
 
 /// The memory of the host that an RDMA READ or WRITE names, and the command that it belongs to.

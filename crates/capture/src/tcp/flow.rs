@@ -22,7 +22,7 @@ const MAX_UNDECIDED_IN_ALL: usize = 16 << 20;
 pub(super) struct Shared {
     ports: Vec<u16>,
     /// Number of the next connection that is recognised.
-    next: usize,
+    pub(super) next: usize,
     /// Connections that carry something else.
     pub(super) others: usize,
     /// Bytes that wait for a hole to be filled.
