@@ -3,8 +3,8 @@
 use crate::authentication::message;
 use crate::layout::{Layout, Structure};
 use crate::{
-    admin, authentication, connect, cqe, feature, identify, log, maintenance, nvm, property, registration, reservation, sgl, sqe,
-    tcp,
+    admin, authentication, cm, connect, cqe, feature, identify, log, maintenance, nvm, property, rdma, registration, reservation,
+    roce, sgl, sqe, tcp,
 };
 
 macro_rules! layouts {
@@ -16,6 +16,9 @@ macro_rules! layouts {
 
 layouts! {
     tcp::PduHead, tcp::IcReq, tcp::IcResp, tcp::TermReq, tcp::CapsuleCmd, tcp::CapsuleResp, tcp::H2cData, tcp::C2hData, tcp::R2t,
+    roce::Bth, roce::Deth, roce::Reth, roce::AtomicEth, roce::Aeth, roce::AtomicAckEth, roce::ImmDt, roce::Ieth,
+    cm::Mad, cm::CmReq, cm::CmMra, cm::CmRej, cm::CmRep, cm::CmRtu, cm::CmDreq, cm::CmDrep, cm::IpCm,
+    rdma::RdmaRequest, rdma::RdmaAccept, rdma::RdmaReject,
     sqe::Sqe, sqe::FabricsSqe,
     connect::Connect, connect::ConnectData, connect::Disconnect,
     authentication::AuthenticationSend, authentication::AuthenticationReceive,

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use nvmf_wire::layout::{Field, Kind, Layout, Value};
 use nvmf_wire::registry::{LAYOUTS, named};
+use nvmf_wire::roce::icrc;
 use nvmf_wire::tcp::{Pdu, crc32c};
 use nvmf_wire::{Cqe, Status};
 use toml::{Table, Value as Toml};
@@ -147,6 +148,10 @@ fn one(file: &Table, v: &Toml, told: &mut Told) -> Result<(), String> {
     }
     match file.get("kind").and_then(Toml::as_str) {
         Some("crc32c") => same("digest", &show(&crc32c(&bytes(text(v, "input")?)?)), text(v, "hex")?),
+        Some("icrc") => {
+            let found = icrc(&bytes(text(v, "input")?)?).ok_or("no datagram")?;
+            same("ICRC", &show(&found), text(v, "hex")?)
+        }
         Some("status") => status(v),
         Some("pdu") => pdu(v),
         other => Err(format!("kind {other:?}")),
