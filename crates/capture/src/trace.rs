@@ -267,8 +267,8 @@ pub(crate) fn command(session: &Session, sqe: &Sqe, data: &[u8]) -> String {
     if sqe.fctype() == Some(FabricsType::CONNECT) {
         out.push_str(&connect_data(data));
     }
-    if sqe.fctype() == Some(FabricsType::AUTHENTICATION_SEND) && !pdu.data.is_empty() {
-        out.push_str(&authentication(&pdu.data));
+    if sqe.fctype() == Some(FabricsType::AUTHENTICATION_SEND) && !data.is_empty() {
+        out.push_str(&authentication(data));
     }
     out
 }

@@ -30,7 +30,7 @@ impl Told {
                 }
                 told
             }
-            Rdma::Send { len, .. } => Self::trouble("SEND that is no capsule".to_owned(), format!("{len} bytes")),
+            Rdma::Send { send, .. } => Self::trouble("SEND that is no capsule".to_owned(), format!("{} bytes", send.bytes)),
             Rdma::Read(target) => {
                 let what = range(target.offset.unwrap_or(0), target.reth.dmalen().into());
                 let cid = target.cid.map_or(String::new(), |c| format!("cid={:#06x} ", c.0));

@@ -161,10 +161,9 @@ impl Roce {
             self.incomplete.remove(&conn);
         }
         let ends = [(known.host, known.controller), (known.controller, known.host)];
-        for (dir, id, (own, peer)) in [
-            (Direction::HostToController, known.ids[0], ends[0]),
-            (Direction::ControllerToHost, known.ids[1], ends[1]),
-        ] {
+        for (dir, id, (own, peer)) in
+            [(Direction::HostToController, known.ids[0], ends[0]), (Direction::ControllerToHost, known.ids[1], ends[1])]
+        {
             if let Some(way) = known.way(dir) {
                 self.ways.insert(way, (conn, dir));
                 self.halves.forget(way, &mut self.room);

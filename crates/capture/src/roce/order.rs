@@ -98,7 +98,10 @@ mod tests {
             assert_eq!(order.place(psn), Place::Next);
             order.took(psn, Some(1));
         }
-        assert_eq!((order.place(0xff_ffff), order.place(0xff_fffd), order.place(4)), (Place::Repeated, Place::Outside, Place::Early(3)));
+        assert_eq!(
+            (order.place(0xff_ffff), order.place(0xff_fffd), order.place(4)),
+            (Place::Repeated, Place::Outside, Place::Early(3))
+        );
         order.took(1, Some(8));
         assert_eq!(order.place(9), Place::Next);
         order.took(9, None);
