@@ -10,6 +10,8 @@ mod answers;
 mod further;
 #[path = "bystander/hosts.rs"]
 mod hosts;
+#[path = "bystander/rdma.rs"]
+mod rdma;
 #[path = "bystander/transfer.rs"]
 mod transfer;
 #[path = "bystander/transport.rs"]
@@ -206,6 +208,7 @@ fn every_rule_is_seen_failing() {
     hosts::cases(&mut seen);
     further::cases(&mut seen);
     transport::cases(&mut seen);
+    rdma::cases(&mut seen);
 
     assert!(seen.failures.is_empty(), "{:#?}", seen.failures);
 

@@ -77,7 +77,7 @@ impl Sieve {
 pub struct Tally {
     /// Connections.
     pub connections: usize,
-    /// PDUs, or messages.
+    /// PDUs of NVMe/TCP, and packets of RoCEv2.
     pub pdus: u64,
     /// Causes that were told.
     pub causes: u64,
@@ -130,7 +130,7 @@ impl<F: FnMut(&Ends, &Cause, u64)> Watcher for Lint<F> {
     }
 
     fn event(&mut self, conn: usize, event: &Event) {
-        self.tally.pdus += u64::from(matches!(event.kind, EventKind::Pdu(_)));
+        self.tally.pdus += u64::from(matches!(event.kind, EventKind::Pdu(_) | EventKind::Packet(_)));
         let findings = self.judge.event(conn, event);
         if !findings.is_empty() {
             self.found(conn, findings);

@@ -284,7 +284,9 @@ impl Session {
             Rdma::Response { cqe, .. } => self.on_response(cqe),
             Rdma::Data(data) => {
                 if let (Some(cid), Some(offset)) = (data.target.cid, data.offset()) {
-                    self.on_data(cid, dir, offset as u32, data.bytes.len() as u32, data.last);
+                    // What moved, which may be more than what the capture has of it.
+                    let len = data.span.bytes.saturating_sub(data.before.into());
+                    self.on_data(cid, dir, offset as u32, len as u32, data.last);
                     self.message.data(cid, offset as u32, &data.bytes);
                 }
             }

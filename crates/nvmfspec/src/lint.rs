@@ -31,7 +31,7 @@ JSON: one object. `findings` has an object each:
   connection, host, controller   number of the connection from 0, and its ends
   seen, expected      what was seen, what is asked for
   bytes               {of: pdu or data, offset, hex}; null where nothing was sent
-Behind them `pdus`, `connections`, `frames` and `other_connections` say what was looked at.
+Behind them `pdus` (of NVMe/TCP, and packets of RoCEv2), `connections`, `frames` and `other_connections` say what was looked at.
 
 Exit status: 0 nothing found; 1 something found; 2 usage; 3 the file could not be read.";
 
@@ -82,7 +82,7 @@ pub fn run(args: &LintArgs) -> ExitCode {
         (true, _) => writeln!(out, "{}", tail(tally, read.as_ref().copied().unwrap_or_default())),
         (false, Ok(_)) => {
             let Tally { pdus, connections, causes, shall } = tally;
-            writeln!(out, "{pdus} PDUs on {connections} connections: {causes} findings, {shall} of them shall")
+            writeln!(out, "{pdus} PDUs or packets on {connections} connections: {causes} findings, {shall} of them shall")
         }
         (false, Err(_)) => Ok(()),
     };

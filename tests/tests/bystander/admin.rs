@@ -257,7 +257,12 @@ fn lists(seen: &mut Seen) {
     list(seen, "ADM-IDENTIFY-36", 0x10, 0, &[2, 1], &[]);
 }
 
-fn entry(ints: &[(&str, u64)]) -> Vec<u8> {
+/// The header of a discovery log of one record.
+pub fn one_record() -> Vec<u8> {
+    fields::<DiscoveryHeader>(&[("numrec", 1)], &[])
+}
+
+pub fn entry(ints: &[(&str, u64)]) -> Vec<u8> {
     let right = [("trtype", 3), ("adrfam", 1), ("subtype", 2), ("portid", 1), ("cntlid", 0xffff), ("asqsz", 32)];
     let mut bytes = fields::<DiscoveryEntry>(&right, &[("trsvcid", "4420"), ("traddr", "10.0.0.2"), ("subnqn", NQN)]);
     change::<DiscoveryEntry>(&mut bytes, ints, &[]);

@@ -16,7 +16,7 @@ use nvmf_wire::{Cntlid, Cqe, Opcode, Qid, Sqe, Status};
 
 use super::known::Enable;
 use super::state::{Mark, State};
-use super::{Out, Said, host};
+use super::{Out, Said, host, rdma};
 use crate::session::Command;
 
 /// Why a command has to be refused.
@@ -29,10 +29,10 @@ struct Due {
 
 /// Collects causes.
 #[derive(Default)]
-struct Causes(Vec<Due>);
+pub(super) struct Causes(Vec<Due>);
 
 impl Causes {
-    fn add(&mut self, is: bool, which: &'static [&'static Requirement], with: &'static [Status], why: impl FnOnce() -> String) {
+    pub fn add(&mut self, is: bool, which: &'static [&'static Requirement], with: &'static [Status], why: impl FnOnce() -> String) {
         if is {
             self.0.push(Due { which, why: why(), with });
         }
@@ -75,13 +75,13 @@ pub(super) fn check(state: &State, command: &Command, cqe: &Cqe, who: Said, out:
         None if state.session.is_admin() => {
             disabled(state, mark, &mut causes);
             unauthenticated(state, mark, &mut causes);
-            common(sqe, &mut causes);
+            common(state, sqe, &mut causes);
             admin(state, sqe, mark, &mut causes);
         }
         None => {
             unauthenticated(state, mark, &mut causes);
             fused(state, sqe, &mut causes);
-            common(sqe, &mut causes);
+            common(state, sqe, &mut causes);
             io(state, sqe, &mut causes);
         }
     }
@@ -147,10 +147,13 @@ fn fused(state: &State, sqe: &Sqe, causes: &mut Causes) {
 }
 
 /// Reserved values of fields that every command has.
-fn common(sqe: &Sqe, causes: &mut Causes) {
+fn common(state: &State, sqe: &Sqe, causes: &mut Causes) {
     causes.add(sqe.fuse() == 3, &[req::SQE_08], FIELD, || "with FUSE 11b".into());
     causes.add(sqe.psdt() == 3, &[req::SQE_06], FIELD, || "with PSDT 11b".into());
     let sgl = sqe.sgl1();
+    if state.rdma.is_some() {
+        return rdma::refused(state, sqe, causes);
+    }
     let offset = sgl.is_in_capsule() && sgl.len() > 0 && sgl.addr() != 0;
     causes.add(offset, &[req::SGL_18, req::SQE_26], &[Status::SGL_OFFSET_INVALID], || {
         format!("with offset {:#x} in its capsule", sgl.addr())
@@ -234,6 +237,7 @@ fn connect(state: &State, sqe: &Sqe, command: &Command, mark: Mark, causes: &mut
     let large = admin && c.sqsize().count() > 4096;
     causes.add(large, &[req::FAB_CONNECT_08, req::FAB_QUEUE_14], PARAMETERS, || format!("of {} entries", c.sqsize().count()));
     let Some(who) = &state.asking else { return };
+    rdma::kept_alive(state, sqe, causes);
     let service = who.subnqn == DISCOVERY_NQN;
     causes.add(service && !admin, &[req::DISC_CTRL_02, req::ADM_PROHIB_02], PARAMETERS, || {
         format!("of queue {} at a discovery service", qid.0)
@@ -276,7 +280,7 @@ fn admin(state: &State, sqe: &Sqe, mark: Mark, causes: &mut Causes) {
     match opcode {
         Opcode::IDENTIFY => identify(state, &Identify::from_bytes(*sqe.as_bytes()), sqe, causes),
         Opcode::GET_LOG_PAGE => log(state, &GetLogPage::from_bytes(*sqe.as_bytes()), sqe, causes),
-        Opcode::GET_FEATURES => get_feature(&GetFeatures::from_bytes(*sqe.as_bytes()), sqe, causes),
+        Opcode::GET_FEATURES => get_feature(state, &GetFeatures::from_bytes(*sqe.as_bytes()), sqe, causes),
         Opcode::SET_FEATURES => set_feature(state, &SetFeatures::from_bytes(*sqe.as_bytes()), sqe, mark, causes),
         o => optional(state, o, causes),
     }
@@ -329,10 +333,7 @@ fn identify(state: &State, c: &Identify, sqe: &Sqe, causes: &mut Causes) {
 
 /// The SGL is shorter than what the command moves, or longer where that is not allowed. [SQE-36, SGL-06, SGL-07]
 fn length(state: &State, sqe: &Sqe, due: u64, causes: &mut Causes) {
-    let len = u64::from(sqe.sgl1().len());
-    if !sqe.sgl1().is_transport() && !sqe.sgl1().is_in_capsule() {
-        return;
-    }
+    let Some(len) = super::buffer(state, sqe).map(u64::from) else { return };
     causes.add(len < due, &[req::SGL_06, req::SQE_36], LENGTH, || format!("with an SGL of {len} bytes for {due}"));
     let strict = state.known.identify.as_ref().is_some_and(|i| !i.sgls_longer());
     causes.add(len > due && strict, &[req::SGL_07, req::SQE_36], LENGTH, || format!("with an SGL of {len} bytes for {due}"));
@@ -366,7 +367,7 @@ fn log(state: &State, c: &GetLogPage, sqe: &Sqe, causes: &mut Causes) {
     length(state, sqe, (u64::from(c.numd()) + 1) * 4, causes);
 }
 
-fn get_feature(c: &GetFeatures, sqe: &Sqe, causes: &mut Causes) {
+fn get_feature(state: &State, c: &GetFeatures, sqe: &Sqe, causes: &mut Causes) {
     let fid = c.fid();
     causes.add(c.sel() >= 4, &[req::ADM_FEAT_02, req::SQE_12], FIELD, || format!("with SEL {}", c.sel()));
     no_feature(fid, causes);
@@ -378,7 +379,7 @@ fn get_feature(c: &GetFeatures, sqe: &Sqe, causes: &mut Causes) {
     let reservation = all && matches!(fid, Feature::RESERVATION_NOTIFICATION_MASK | Feature::RESERVATION_PERSISTENCE);
     causes.add(reservation, &[req::ADM_FEAT_49], &[], || format!("of FID {:02x}h for all namespaces", fid.0));
     let whole = fid == Feature::HOST_IDENTIFIER && sqe.cdw11() & 1 == 1 && c.sel() == 0;
-    let len = sqe.sgl1().len();
+    let len = super::buffer(state, sqe).unwrap_or(16);
     causes.add(whole && len < 16, &[req::SGL_06], LENGTH, || format!("with an SGL of {len} bytes for 16"));
 }
 
@@ -473,8 +474,8 @@ fn io(state: &State, sqe: &Sqe, causes: &mut Causes) {
     if moves {
         let block = known.spaces.get(&nsid).map_or(512, |s| s.block);
         let due = blocks * block;
-        let len = u64::from(sqe.sgl1().len());
-        let short = len < due && (sqe.sgl1().is_transport() || sqe.sgl1().is_in_capsule());
+        let len = super::buffer(state, sqe).map_or(due, u64::from);
+        let short = len < due;
         causes.add(short, &[req::NVM_RW_05, req::SQE_36], LENGTH, || format!("with an SGL of {len} bytes for {blocks} blocks"));
         let most = known.mdts().filter(|m| known.spaces.contains_key(&nsid) && due > *m);
         let (which, with) =
@@ -492,7 +493,7 @@ fn io(state: &State, sqe: &Sqe, causes: &mut Causes) {
 fn special(state: &State, sqe: &Sqe, opcode: IoOpcode, causes: &mut Causes) {
     let read = Read::from_bytes(*sqe.as_bytes());
     let known = &state.known;
-    let len = u64::from(sqe.sgl1().len());
+    let len = super::buffer(state, sqe).map_or(u64::MAX, u64::from);
     match opcode {
         IoOpcode::VERIFY => causes.add(read.prinfo() & 8 != 0, &[req::NVM_RW_30], FIELD, || "with PRACT".into()),
         IoOpcode::DATASET_MANAGEMENT => {

@@ -7,7 +7,7 @@ use nvmf_wire::tcp::ADMIN_IN_CAPSULE;
 use nvmf_wire::{Qid, Sqe};
 
 use super::state::State;
-use super::{Name, Out, Said, host};
+use super::{Name, Out, Said, host, rdma};
 
 /// `data` is what follows the SQE in its capsule.
 pub(super) fn check(state: &State, sqe: &Sqe, data: &[u8], out: &mut Out) {
@@ -18,17 +18,20 @@ pub(super) fn check(state: &State, sqe: &Sqe, data: &[u8], out: &mut Out) {
     }
     order(state, sqe, &who, out);
     reserved(state, sqe, &who, out);
-    sgl(state, sqe, data, &who, out);
+    match state.rdma.is_some() {
+        true => rdma::sgl(state, sqe, &who, out),
+        false => sgl(state, sqe, data, &who, out),
+    }
     host::asked(state, sqe, data, &who, out);
     if sqe.fctype() == Some(FabricsType::CONNECT) {
-        connect(sqe, data, out);
+        connect(state, sqe, out);
     }
 }
 
 /// Connect first and once, then Fabrics commands until ready; no full queue.
 fn order(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     let connect = sqe.fctype() == Some(FabricsType::CONNECT);
-    if state.trusts(Side::Controller) {
+    if state.trusts(Side::Controller) && state.rdma.is_none() {
         out.check(
             connect || state.connected,
             req::TCP_CONN_03,
@@ -146,7 +149,7 @@ fn sgl(state: &State, sqe: &Sqe, data: &[u8], who: Said, out: &mut Out) {
     );
 }
 
-fn connect(sqe: &Sqe, data: &[u8], out: &mut Out) {
+fn connect(state: &State, sqe: &Sqe, out: &mut Out) {
     let c = Connect::from_bytes(*sqe.as_bytes());
     out.at(40, 2).check(c.recfmt() == 0, req::FAB_CONNECT_05, format_args!("RECFMT {}", c.recfmt()), "0");
     out.at(42, 2).check(c.qid().0 != 0xffff, req::FAB_CONNECT_06, "QID FFFFh", "0 to FFFEh");
@@ -164,13 +167,6 @@ fn connect(sqe: &Sqe, data: &[u8], out: &mut Out) {
         format_args!("KATO {} on an I/O queue", c.kato()),
         "0, it is reserved there",
     );
-    let len = sqe.sgl1().len() as usize;
+    let len = super::buffer(state, sqe).map_or(0, |len| len as usize);
     out.at(24, 16).check(len == ConnectData::LEN, req::FAB_CONNECT_17, format_args!("Connect with {len} bytes of data"), "1024");
-    if let Ok(d) = ConnectData::read(data) {
-        out.check(d.hostid() != [0; 16], req::FAB_CONNECT_19, "HOSTID 0", "not zero");
-        let used = nvmf_wire::layout::Structure::bytes(&d);
-        if let Some(at) = super::reserved_at(<ConnectData as nvmf_wire::Structure>::LAYOUT, used) {
-            out.add(req::FAB_CONNECT_17, format_args!("Connect data with byte {at} set"), "0 in what is reserved");
-        }
-    }
 }

@@ -8,6 +8,7 @@ use nvmf_wire::cqe::ConnectInvalid;
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::{Cqe, Opcode, Qid, Sqe, Status};
 
+use super::rdma;
 use super::state::State;
 use super::{Out, Said};
 use crate::session::Command;
@@ -90,8 +91,7 @@ fn fabrics(state: &State, kind: FabricsType, sqe: &Sqe, cqe: &Cqe, seen: Said, o
 fn connect(state: &State, sqe: &Sqe, cqe: &Cqe, seen: Said, out: &mut Out) {
     let code = cqe.status().code();
     out.check(code != Status::INVALID_FIELD_IN_COMMAND, req::FAB_CONNECT_34, seen, "never Invalid Field in Command");
-    let sgl = sqe.sgl1();
-    if code == Status::DATA_SGL_LENGTH_INVALID && sgl.len() as usize == ConnectData::LEN {
+    if code == Status::DATA_SGL_LENGTH_INVALID && super::buffer(state, sqe) == Some(ConnectData::LEN as u32) {
         out.add(req::FAB_CONNECT_17, seen, "another status: the data has the 1024 bytes that it should");
     }
     if code == Status::COMMAND_SEQUENCE_ERROR && !state.connected {
@@ -167,7 +167,7 @@ fn plain(state: &State, command: &Command, status: Status, seen: Said, out: &mut
         out.check(!free.contains(&sqe.opc()), req::FAB_QUEUE_05, seen, "only while the controller is disabled");
     }
     if code == Status::SGL_DESCRIPTOR_TYPE_INVALID {
-        let right = command.sqe.sgl1().is_transport() || command.sqe.sgl1().is_in_capsule();
-        out.check(!right, req::SQE_30, seen, "a descriptor that NVMe/TCP has is taken");
+        let right = super::buffer(state, &command.sqe).is_some() && !rdma::reserved_subtype(state, &command.sqe);
+        out.check(!right, req::SQE_30, seen, "a descriptor that the transport has is taken");
     }
 }

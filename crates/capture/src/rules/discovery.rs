@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use nvmf_spec::req;
-use nvmf_wire::log::discovery::TsasTcp;
+use nvmf_wire::log::discovery::{TsasRdma, TsasTcp};
 use nvmf_wire::log::{AddressFamily, DiscoveryEntry, DiscoveryHeader, SubsystemType, TransportType};
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::{Cntlid, Structure};
@@ -71,8 +71,10 @@ fn one(state: &State, e: &DiscoveryEntry, who: Said, out: &mut Out) {
         _ => true,
     };
     out.check(right, req::DISC_LOG_22, format_args!("{who}: TRADDR {:?}", address.as_str()), "an address of its family");
-    if e.trtype() == TransportType::TCP {
-        tcp(e, who, out);
+    match e.trtype() {
+        TransportType::TCP => tcp(e, who, out),
+        TransportType::RDMA => rdma(e, right, who, out),
+        _ => {}
     }
 }
 
@@ -109,6 +111,43 @@ fn name(state: &State, e: &DiscoveryEntry, who: Said, out: &mut Out) {
             out.check(well_known, which, format_args!("{who}: a referral to {:?}", String::from_utf8_lossy(text)), DISCOVERY_NQN);
         }
     }
+}
+
+/// `right` is whether the address is one of its family. [NVMe/RDMA 1.0, 3.1.1 and 3.1.2]
+fn rdma(e: &DiscoveryEntry, right: bool, who: Said, out: &mut Out) {
+    let (family, service) = (e.adrfam(), e.trsvcid());
+    let service = service.as_str();
+    let seen = format_args!("{who}: ADRFAM {}", family.0);
+    out.check((1..=3).contains(&family.0), req::RDMA_DISC_11, seen, "IPv4, IPv6 or InfiniBand");
+    out.check(
+        right && !e.traddr().as_str().is_empty(),
+        req::RDMA_DISC_12,
+        format_args!("{who}: TRADDR {:?}", e.traddr().as_str()),
+        "an address of its family",
+    );
+    let seen = format_args!("{who}: TRSVCID {service:?}");
+    if family == AddressFamily::INFINIBAND {
+        let mut groups = service.split('-');
+        let even = groups.by_ref().take(4).filter(|g| g.len() == 4 && g.bytes().all(|b| b.is_ascii_hexdigit())).count() == 4;
+        out.check(even && groups.next().is_none(), req::RDMA_DISC_14, seen, "16 hexadecimal digits in four groups");
+    } else {
+        let digits = service.bytes().all(|b| b.is_ascii_digit()) && service.parse::<u16>().is_ok_and(|p| p != 0);
+        out.check(digits, req::RDMA_DISC_06, seen, "a port number in decimal");
+        out.check(!digits || !service.starts_with('0'), req::RDMA_DISC_13, seen, "no leading zeros");
+    }
+    let t: TsasRdma = e.tsas_rdma();
+    out.check(matches!(t.qptype(), 1 | 2), req::RDMA_DISC_01, format_args!("{who}: RDMA_QPTYPE {}", t.qptype()), "1 or 2");
+    out.check((1..=5).contains(&t.prtype().0), req::RDMA_DISC_02, format_args!("{who}: RDMA_PRTYPE {}", t.prtype().0), "1 to 5");
+    out.check(t.cms() == 1, req::RDMA_DISC_03, format_args!("{who}: RDMA_CMS {}", t.cms()), "1");
+    let rest = super::reserved_at(TsasRdma::LAYOUT, t.as_bytes());
+    let key = t.pkey() != 0 && family != AddressFamily::INFINIBAND;
+    let at = rest.unwrap_or(8);
+    out.check(
+        rest.is_none() && !key,
+        req::RDMA_DISC_04,
+        format_args!("{who}: byte {at} of TSAS is set"),
+        "0; the key with ADRFAM 3 alone",
+    );
 }
 
 fn tcp(e: &DiscoveryEntry, who: Said, out: &mut Out) {

@@ -7,7 +7,7 @@ use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::nvm::{Compare, Read};
 use nvmf_wire::sqe::{FabricsType, IoOpcode};
-use nvmf_wire::{Cntlid, Opcode, Qid, Sqe};
+use nvmf_wire::{Cntlid, Opcode, Qid, Sqe, Structure};
 
 use super::state::State;
 use super::{Out, Said, event, property};
@@ -20,7 +20,14 @@ pub(super) fn asked(state: &State, sqe: &Sqe, data: &[u8], who: Said, out: &mut 
     out.check(sqe.cid().0 != 0xffff, req::SQE_03, format_args!("{who} with CID FFFFh"), "another, which the error log can name");
     match sqe.fctype() {
         Some(FabricsType::PROPERTY_GET | FabricsType::PROPERTY_SET) => property::asked(state, sqe, who, out),
-        Some(FabricsType::CONNECT) => connect(state, sqe, data, who, out),
+        Some(FabricsType::CONNECT) => {
+            let c = Connect::from_bytes(*sqe.as_bytes());
+            let seen = format_args!("{who} of {} entries on the Admin Queue", c.sqsize().count());
+            out.check(c.qid() != Qid::ADMIN || c.sqsize().count() <= 4096, req::FAB_QUEUE_14, seen, "4096 at most");
+            if let Ok(d) = ConnectData::read(data) {
+                connect_data(state, sqe, &d, who, out);
+            }
+        }
         Some(FabricsType::DISCONNECT) => {
             let rest = sqe.as_bytes().get(24..40).into_iter().chain(sqe.as_bytes().get(48..64)).flatten().any(|b| *b != 0);
             out.check(!rest && data.is_empty(), req::FAB_DISC_04, format_args!("{who} with SGL1 or bytes 63:48 set"), "0: no data");
@@ -29,7 +36,7 @@ pub(super) fn asked(state: &State, sqe: &Sqe, data: &[u8], who: Said, out: &mut 
                 out.check(busy == 0, which, format_args!("{who} with {busy} commands outstanding"), "none");
             }
         }
-        Some(FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE) => authentication(sqe, who, out),
+        Some(FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE) => authentication(state, sqe, who, out),
         Some(_) => {}
         None if state.session.is_admin() => admin(state, sqe, who, out),
         None => io(state, sqe, who, out),
@@ -48,11 +55,11 @@ pub(super) fn is_authentication(sqe: &Sqe) -> bool {
     matches!(sqe.fctype(), Some(FabricsType::AUTHENTICATION_SEND | FabricsType::AUTHENTICATION_RECEIVE))
 }
 
-fn authentication(sqe: &Sqe, who: Said, out: &mut Out) {
+fn authentication(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     let a = AuthenticationSend::from_bytes(*sqe.as_bytes());
-    let sgl = sqe.sgl1();
-    let whole = (sgl.is_in_capsule() || sgl.is_transport()) && sgl.len() == a.tl();
-    out.check(whole, req::FAB_AUTH_01, format_args!("{who}: SGL of {} bytes, transfer length {}", sgl.len(), a.tl()), "the same");
+    let len = super::buffer(state, sqe);
+    let seen = format_args!("{who}: SGL of {} bytes, transfer length {}", len.unwrap_or(0), a.tl());
+    out.check(len == Some(a.tl()), req::FAB_AUTH_01, seen, "the same");
     let ours = (a.secp().0, a.spsp0(), a.spsp1()) == (0xe9, 1, 1);
     let seen = format_args!("{who}: SECP {:02x}h, SPSP0 {}, SPSP1 {}", a.secp().0, a.spsp0(), a.spsp1());
     out.check(ours, req::FAB_AUTH_05, seen, "E9h, 1 and 1");
@@ -273,7 +280,8 @@ fn io(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
         let most = (u64::from(i.ioccsz()) * 16).saturating_sub(64);
         let sgl = sqe.sgl1();
         let inside = if sgl.is_in_capsule() { u64::from(sgl.len()) } else { 0 };
-        for which in [req::TCP_CAPSULE_06, req::TCP_CAPSULE_07, req::FAB_TRANS_08, req::SQE_29] {
+        let tcp = [req::TCP_CAPSULE_06, req::TCP_CAPSULE_07].into_iter().filter(|_| state.rdma.is_none());
+        for which in tcp.chain([req::FAB_TRANS_08, req::SQE_29]) {
             out.check(
                 inside <= most,
                 which,
@@ -284,26 +292,26 @@ fn io(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     }
 }
 
-/// A Connect against the association that it names.
-fn connect(state: &State, sqe: &Sqe, data: &[u8], who: Said, out: &mut Out) {
+/// The data of a Connect by itself, and against the association that it names.
+pub(super) fn connect_data(state: &State, sqe: &Sqe, d: &ConnectData, who: Said, out: &mut Out) {
     let c = Connect::from_bytes(*sqe.as_bytes());
     let known = &state.known;
     let entries = c.sqsize().count();
-    if let Ok(d) = ConnectData::read(data) {
-        names(&d, who, out);
+    out.check(d.hostid() != [0; 16], req::FAB_CONNECT_19, "HOSTID 0", "not zero");
+    if let Some(at) = super::reserved_at(ConnectData::LAYOUT, d.bytes()) {
+        out.add(req::FAB_CONNECT_17, format_args!("Connect data with byte {at} set"), "0 in what is reserved");
     }
+    names(d, who, out);
     if c.qid() == Qid::ADMIN {
-        let fixed = ConnectData::read(data).is_ok_and(|d| d.subnqn().as_str() == DISCOVERY_NQN && d.cntlid() != Cntlid::DYNAMIC);
-        out.check(
+        let fixed = d.subnqn().as_str() == DISCOVERY_NQN && d.cntlid() != Cntlid::DYNAMIC;
+        return out.check(
             !fixed,
             req::FAB_CNTLID_02,
             format_args!("{who} to a discovery service with a CNTLID of its own"),
             "FFFFh: it is dynamic",
         );
-        let seen = format_args!("{who} of {entries} entries on the Admin Queue");
-        return out.check(entries <= 4096, req::FAB_QUEUE_14, seen, "4096 at most");
     }
-    let (Some(w), Ok(d)) = (&known.who, ConnectData::read(data)) else { return };
+    let Some(w) = &known.who else { return };
     let same = d.hostid() == w.hostid && d.hostnqn().as_str() == w.hostnqn;
     out.check(
         same,

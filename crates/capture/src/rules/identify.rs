@@ -5,7 +5,7 @@ use nvmf_wire::identify::{ControllerType, IdentifyControllerNvm};
 use nvmf_wire::{IdentifyController, Structure};
 
 use super::state::State;
-use super::{Out, Said};
+use super::{Out, Said, rdma};
 
 /// Revisions as VS and VER give them.
 const V1_4: u32 = 0x0001_0400;
@@ -39,7 +39,7 @@ pub(super) fn controller(state: &State, data: &[u8], who: Said, out: &mut Out) {
         }
     }
     if io {
-        fabrics(&i, who, out);
+        fabrics(&i, state.rdma.is_some(), who, out);
         capabilities(&i, vs, who, out);
     }
     consistent(&i, who, out);
@@ -111,7 +111,7 @@ pub(super) fn ascii(bytes: &[u8], what: Said, which: &'static Requirement, out: 
 }
 
 /// What an I/O controller of a fabric has to fill in.
-fn fabrics(i: &IdentifyController, who: Said, out: &mut Out) {
+fn fabrics(i: &IdentifyController, rdma: bool, who: Said, out: &mut Out) {
     let seen = |name: &str, v: u64| format!("{who}: {name} {v}");
     out.check(i.ctratt_hids(), req::ADM_IDENTIFY_48, seen("CTRATT bit 0", 0), "1");
     for which in [req::ADM_IDENTIFY_49, req::FAB_IDENT_03] {
@@ -125,8 +125,13 @@ fn fabrics(i: &IdentifyController, who: Said, out: &mut Out) {
     for which in [req::ADM_IDENTIFY_53, req::FAB_IDENT_02] {
         out.check(cmd >= 4 && resp >= 1, which, format_args!("{who}: IOCCSZ {cmd}, IORCSZ {resp}"), "4 and 1 at least");
     }
-    out.check(resp <= 1, req::TCP_CAPSULE_08, seen("IORCSZ", resp.into()), "1: responses have no data");
-    out.check(i.icdoff() == 0, req::TCP_CAPSULE_09, seen("ICDOFF", i.icdoff().into()), "0");
+    match rdma {
+        true => rdma::identify(i, who, out),
+        false => {
+            out.check(resp <= 1, req::TCP_CAPSULE_08, seen("IORCSZ", resp.into()), "1: responses have no data");
+            out.check(i.icdoff() == 0, req::TCP_CAPSULE_09, seen("ICDOFF", i.icdoff().into()), "0");
+        }
+    }
     let few = i.acl().count() < 4 || i.aerl().count() < 4;
     let limits = format_args!("{who}: {} aborts and {} event requests at a time", i.acl().count(), i.aerl().count());
     out.check(!few, req::ADM_IDENTIFY_58, limits, "4 of each");

@@ -31,20 +31,24 @@ mod known;
 mod log;
 mod namespace;
 mod property;
+mod rdma;
+mod rdma_cm;
 mod response;
+mod roce;
 mod state;
 mod store;
 mod tcp;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
-use bytes::Bytes;
 use nvmf_spec::{Level, Requirement, Side, req};
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::layout::Layout;
 use nvmf_wire::registry::LAYOUTS;
+use nvmf_wire::sgl::{SglKeyed, SglType};
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::{CapsuleCmd, Pdu, PduHead, PduType};
 use nvmf_wire::{Cqe, Qid, Sqe};
@@ -176,9 +180,7 @@ impl Judge {
         }
         let mut out = Out::new(event.dir);
         state.now_ns = event.at_ns;
-        if let EventKind::Pdu(bytes) = &event.kind {
-            home(state, conn, &self.controllers, bytes);
-        }
+        home(state, conn, &self.controllers, &event.kind);
         if let Some(home) = state.home {
             self.controllers.swap(home, home == conn, &mut state.known);
         }
@@ -195,10 +197,10 @@ impl Judge {
             let side = event.dir.sender();
             out.breaches.retain(|b| state.reported.insert((b.requirement.id, b.side.unwrap_or(side))));
         }
-        let bytes: &[u8] = match &event.kind {
-            EventKind::Pdu(bytes) | EventKind::Undecodable { bytes, .. } => bytes,
-            _ => &[],
-        };
+        if out.breaches.is_empty() {
+            return Vec::new();
+        }
+        let bytes = carried(&event.kind);
         let finding = |b: Breach| Finding {
             requirement: b.requirement,
             level: b.requirement.level,
@@ -207,7 +209,7 @@ impl Judge {
             event: number,
             at_ns: event.at_ns,
             frame: event.frame,
-            bytes: b.bytes.unwrap_or_else(|| shown(Part::Pdu, bytes, b.at)),
+            bytes: b.bytes.unwrap_or_else(|| shown(Part::Pdu, &bytes, b.at)),
             seen: b.seen,
             expected: b.expected,
         };
@@ -227,22 +229,35 @@ fn twice(state: &mut State, conn: usize, controllers: &Controllers, event: &Even
 }
 
 /// Finds the controller that a connection belongs to: its own where it is an Admin Queue, by the Connect data where it is another.
-fn home(state: &mut State, conn: usize, controllers: &Controllers, bytes: &Bytes) {
-    if bytes.first() != Some(&PduType::CAPSULE_CMD.0) || state.session.connect().is_some() {
+fn home(state: &mut State, conn: usize, controllers: &Controllers, kind: &EventKind) {
+    if state.home.is_some() || state.session.connect().is_some() && state.asking.is_none() {
         return;
     }
-    let Ok(pdu) = Pdu::parse(bytes) else { return };
-    let Ok(capsule) = CapsuleCmd::read(&pdu.header) else { return };
-    let sqe = Sqe::from_bytes(capsule.sqe());
-    if sqe.fctype() != Some(FabricsType::CONNECT) {
-        return;
+    let found = match kind {
+        EventKind::Pdu(bytes) if bytes.first() == Some(&PduType::CAPSULE_CMD.0) => Pdu::parse(bytes).ok().and_then(|pdu| {
+            let capsule = CapsuleCmd::read(&pdu.header).ok()?;
+            let data = ConnectData::read(&pdu.data).ok();
+            Some((Sqe::from_bytes(capsule.sqe()), data))
+        }),
+        EventKind::Rdma(message) => match message.as_ref() {
+            crate::Rdma::Command { sqe, rest, .. } => Some((*sqe, ConnectData::read(rest).ok())),
+            _ => None,
+        },
+        _ => None,
+    };
+    let who = match found {
+        Some((sqe, _)) if sqe.fctype() != Some(FabricsType::CONNECT) => return,
+        Some((sqe, _)) if Connect::from_bytes(*sqe.as_bytes()).qid() == Qid::ADMIN => {
+            state.home = Some(conn);
+            return;
+        }
+        Some((_, data)) => data.as_ref().map(Who::of),
+        // The data may have come after the command.
+        None => None,
+    };
+    if let Some(who) = who.or_else(|| state.asking.clone().filter(|_| state.session.qid() != Some(Qid::ADMIN))) {
+        state.home = controllers.home(&who);
     }
-    if Connect::from_bytes(*sqe.as_bytes()).qid() == Qid::ADMIN {
-        state.home = Some(conn);
-        return;
-    }
-    let Ok(data) = ConnectData::read(&pdu.data) else { return };
-    state.home = controllers.home(&Who::of(&data));
 }
 
 /// Headers of each side that are remembered for its peer's terminate request.
@@ -333,6 +348,16 @@ impl Out {
     }
 }
 
+/// Bytes of data that the first descriptor of a command describes; `None` where it is none that this transport has for data.
+fn buffer(state: &State, sqe: &Sqe) -> Option<u32> {
+    let sgl = sqe.sgl1();
+    match (state.rdma.is_some(), sgl.kind()) {
+        (true, SglType::KEYED_DATA_BLOCK) => Some(SglKeyed::from_bytes(*sgl.as_bytes()).len()),
+        (true, _) => sgl.is_in_capsule().then(|| sgl.len()),
+        (false, _) => (sgl.is_in_capsule() || sgl.is_transport()).then(|| sgl.len()),
+    }
+}
+
 /// The bits that no field of a table names. Many are asked for with each command, and finding them takes longer than all else.
 fn reserved(layout: &'static Layout) -> &'static [u8] {
     static MASKS: LazyLock<BTreeMap<&str, Vec<u8>>> =
@@ -343,6 +368,25 @@ fn reserved(layout: &'static Layout) -> &'static [u8] {
 /// Offset of the first byte with a reserved bit set.
 fn reserved_at(layout: &'static Layout, bytes: &[u8]) -> Option<usize> {
     reserved(layout).iter().zip(bytes).position(|(m, b)| m & b != 0)
+}
+
+/// The bytes of an event: those of a PDU or packet; of an RDMA message those of the capsule, or of the header that says what moves.
+fn carried(kind: &EventKind) -> Cow<'_, [u8]> {
+    use crate::Rdma;
+    match kind {
+        EventKind::Pdu(bytes) | EventKind::Undecodable { bytes, .. } => Cow::Borrowed(bytes),
+        EventKind::Packet(packet) => Cow::Borrowed(&packet.bytes),
+        EventKind::Rdma(message) => match message.as_ref() {
+            Rdma::Cm(cm) => Cow::Borrowed(&cm.bytes),
+            Rdma::Command { sqe, rest, .. } => Cow::Owned([sqe.as_bytes(), rest.as_ref()].concat()),
+            Rdma::Response { cqe, rest, .. } => Cow::Owned([cqe.as_bytes(), rest.as_ref()].concat()),
+            Rdma::Send { bytes, .. } => Cow::Borrowed(bytes),
+            Rdma::Read(target) => Cow::Owned(target.reth.as_bytes().to_vec()),
+            Rdma::Data(data) => Cow::Owned(data.target.reth.as_bytes().to_vec()),
+            _ => Cow::Borrowed(&[]),
+        },
+        _ => Cow::Borrowed(&[]),
+    }
 }
 
 /// The part of `bytes` that lies at `at`.

@@ -7,7 +7,7 @@ use nvmf_wire::tcp::{C2hData, Pdu};
 use nvmf_wire::{Cntlid, Cqe, Status};
 
 use super::state::State;
-use super::{Out, Said, answer, claim, content, data, event, feature, name, property, store};
+use super::{Out, Said, answer, claim, content, data, event, feature, name, property, rdma, store};
 use crate::session::Command;
 
 pub(super) fn check(state: &mut State, cqe: &Cqe, out: &mut Out) {
@@ -26,7 +26,10 @@ pub(super) fn check(state: &mut State, cqe: &Cqe, out: &mut Out) {
     };
     let who = name(&state.session, command);
     dwords(state, command, cqe, &who, out);
-    moved(command, success, &who, out);
+    match state.rdma.is_some() {
+        true => rdma::moved(state, command, success, &who, out),
+        false => moved(command, success, &who, out),
+    }
     let whole = out.part;
     rules(state, command, cqe, &who, out);
     out.part = whole;

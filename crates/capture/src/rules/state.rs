@@ -11,8 +11,9 @@ use nvmf_wire::{Cid, Cntlid, Cqe, Qid, Sqe};
 use super::answers::Answers;
 use super::fatal::Faults;
 use super::known::{Enable, Known, Who};
+use super::rdma::Rdma;
 use super::store::{Moving, Written};
-use super::{Out, content, event, fatal, host, index, store, tcp};
+use super::{Out, content, event, fatal, host, index, rdma, roce, store, tcp};
 use crate::exchange::{Event, EventKind};
 use crate::session::{Session, Window};
 
@@ -89,6 +90,8 @@ pub(super) struct State {
     pub authenticating: bool,
     /// The event that is judged is a successful answer.
     pub served: bool,
+    /// What only an RDMA connection has; `None` on a TCP connection.
+    pub rdma: Option<Box<Rdma>>,
     /// Whether each side ended its direction.
     pub closed: [bool; 2],
     /// What host and controller sent cannot be relied on any more.
@@ -131,8 +134,8 @@ impl State {
             EventKind::Undecodable { bytes, .. } => self.undecodable(side, bytes, out),
             EventKind::Closed { reset } => self.close(side, *reset, out),
             EventKind::Tls(_) => {}
-            // Not judged yet.
-            EventKind::Packet(_) | EventKind::Rdma(_) => {}
+            EventKind::Packet(packet) => roce::packet(self, event.dir, packet, out),
+            EventKind::Rdma(message) => rdma::message(self, event.dir, message, out),
         }
     }
 
@@ -197,9 +200,7 @@ impl State {
         event::asked(self, sqe);
         host::traffic(self, sqe);
         if sqe.fctype() == Some(FabricsType::CONNECT) {
-            let data = ConnectData::read(data).ok();
-            self.asked_cntlid = data.as_ref().map(|d| d.cntlid());
-            self.asking = data.as_ref().map(Who::of);
+            self.note_connect(ConnectData::read(data).ok().as_ref());
         }
         if self.session.is_admin() && self.connected {
             self.known.command(sqe);
@@ -210,6 +211,12 @@ impl State {
         self.pair(sqe);
         self.half = (sqe.fctype().is_none() && sqe.fuse() == 1).then_some(cid.0);
         store::command(self, sqe, data);
+    }
+
+    /// Whom a Connect names, once its data is there.
+    pub fn note_connect(&mut self, data: Option<&ConnectData>) {
+        self.asked_cntlid = data.map(|d| d.cntlid());
+        self.asking = data.map(Who::of);
     }
 
     pub fn note_response(&mut self, cqe: &Cqe) {
@@ -247,6 +254,14 @@ impl State {
         } else if let Some(n) = self.doubled.get_mut(&cqe.cid().0) {
             *n = n.saturating_sub(1);
         }
+    }
+
+    /// Keeps data that came for a command of the host, where rules read it; `sound` where it is what was sent.
+    pub fn took(&mut self, cid: Cid, offset: u64, data: &[u8], sound: bool) {
+        if sound && let Ok(offset) = u32::try_from(offset) {
+            self.answers.data(cid.0, offset, data);
+        }
+        store::moved(self, cid, offset, false, data, sound);
     }
 
     /// A second half behind its first: from now on they stand and fall together.

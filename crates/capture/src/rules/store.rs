@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use nvmf_spec::{Requirement, req};
 use nvmf_wire::nvm::Read;
 use nvmf_wire::sqe::IoOpcode;
-use nvmf_wire::tcp::{C2hData, H2cData, Pdu, crc32c};
-use nvmf_wire::{Cqe, Sqe, Status};
+use nvmf_wire::tcp::crc32c;
+use nvmf_wire::{Cid, Cqe, Sqe, Status};
 
 use super::state::State;
 use super::{Out, Said};
@@ -133,6 +133,7 @@ impl Written {
 
 /// A command was sent.
 pub(super) fn command(state: &mut State, sqe: &Sqe, data: &[u8]) {
+    let len = super::buffer(state, sqe).map_or(0, u64::from);
     let Some(written) = &mut state.written else { return };
     if sqe.fctype().is_some() {
         return;
@@ -148,7 +149,6 @@ pub(super) fn command(state: &mut State, sqe: &Sqe, data: &[u8]) {
     let place = (who.subnqn.clone(), sqe.nsid().0);
     let read = Read::from_bytes(*sqe.as_bytes());
     let (first, blocks) = (read.slba(), read.nlb().count());
-    let len = u64::from(sqe.sgl1().len());
     match IoOpcode(sqe.opc().0) {
         o @ (IoOpcode::READ | IoOpcode::COMPARE | IoOpcode::WRITE | IoOpcode::WRITE_ZEROES | IoOpcode::WRITE_UNCORRECTABLE) => {
             let compare = o == IoOpcode::COMPARE;
@@ -182,26 +182,13 @@ fn made(opcode: IoOpcode, size: u64) -> Option<Block> {
     }
 }
 
-/// H2CData for a Write.
-pub(super) fn sent(state: &mut State, pdu: &Pdu) {
-    if let Ok(d) = H2cData::read(&pdu.header) {
-        piece(state, d.cccid().0, d.datao(), true, pdu);
-    }
-}
-
-/// C2HData for a Read.
-pub(super) fn came(state: &mut State, pdu: &Pdu) {
-    if let Ok(d) = C2hData::read(&pdu.header) {
-        piece(state, d.cccid().0, d.datao(), false, pdu);
-    }
-}
-
-fn piece(state: &mut State, cid: u16, offset: u32, write: bool, pdu: &Pdu) {
-    let Some(m) = state.moving.get_mut(&cid).filter(|m| m.write == write && !m.torn) else { return };
-    let sound = offset as usize == m.bytes.len() && pdu.ddgst_ok() && (m.bytes.len() + pdu.data.len()) as u64 <= MOST_BYTES;
+/// Data of a command moved, `write` from the host; `sound` where it is what was sent.
+pub(super) fn moved(state: &mut State, cid: Cid, offset: u64, write: bool, data: &[u8], sound: bool) {
+    let Some(m) = state.moving.get_mut(&cid.0).filter(|m| m.write == write && !m.torn) else { return };
+    let sound = sound && offset == m.bytes.len() as u64 && (m.bytes.len() + data.len()) as u64 <= MOST_BYTES;
     m.torn |= !sound;
     if sound {
-        m.bytes.extend_from_slice(&pdu.data);
+        m.bytes.extend_from_slice(data);
     }
 }
 

@@ -126,14 +126,17 @@ impl State {
             }
             PduType::C2H_DATA => {
                 data::c2h(self, pdu, out);
-                self.took(pdu);
-                store::came(self, pdu);
+                if let Ok(d) = C2hData::read(&pdu.header) {
+                    self.took(d.cccid(), d.datao().into(), &pdu.data, pdu.ddgst_ok());
+                }
                 response::by_success(self, pdu, out);
             }
             PduType::R2T => data::r2t(self, pdu, out),
             PduType::H2C_DATA => {
                 data::h2c(self, pdu, out);
-                store::sent(self, pdu);
+                if let Ok(d) = H2cData::read(&pdu.header) {
+                    store::moved(self, d.cccid(), d.datao().into(), true, &pdu.data, pdu.ddgst_ok());
+                }
             }
             PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ => {
                 self.quote(sender, pdu, out);
@@ -182,15 +185,6 @@ impl State {
         };
         if again || nothing {
             self.faults[index(side)].note_silent(&pdu.header, self.now_ns);
-        }
-    }
-
-    /// Keeps data that came for a command, where rules read it.
-    fn took(&mut self, pdu: &Pdu) {
-        if let Ok(d) = C2hData::read(&pdu.header)
-            && pdu.ddgst_ok()
-        {
-            self.answers.data(d.cccid().0, d.datao(), &pdu.data);
         }
     }
 

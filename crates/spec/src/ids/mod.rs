@@ -48,14 +48,18 @@ macro_rules! silences {
 
 mod admin_io;
 mod fabrics;
+mod nvme_rdma;
 mod nvme_tcp;
+mod roce;
 
 pub use admin_io::*;
 pub use fabrics::*;
+pub use nvme_rdma::*;
 pub use nvme_tcp::*;
+pub use roce::*;
 
 /// The requirements of each file, sorted by id.
-pub(crate) static TABLES: &[&[&Requirement]] = &[admin_io::TABLE, fabrics::TABLE, nvme_tcp::TABLE];
+pub(crate) static TABLES: &[&[&Requirement]] = &[admin_io::TABLE, fabrics::TABLE, nvme_rdma::TABLE, nvme_tcp::TABLE, roce::TABLE];
 
 /// The open cases of each file.
-pub(crate) static SILENCE_TABLES: &[&[Silence]] = &[admin_io::SILENCES, fabrics::SILENCES, nvme_tcp::SILENCES];
+pub(crate) static SILENCE_TABLES: &[&[Silence]] = &[admin_io::SILENCES, fabrics::SILENCES, nvme_rdma::SILENCES, nvme_tcp::SILENCES, roce::SILENCES];
