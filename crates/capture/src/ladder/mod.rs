@@ -21,6 +21,7 @@ use nvmf_wire::{Cid, Qid};
 
 use crate::exchange::{Direction, Ends, Event, EventKind, Transport};
 use crate::follow::Watcher;
+use crate::lint::Cause;
 use crate::roce::Rdma;
 use crate::rules::{Finding, Judge};
 use crate::session::Session;
@@ -289,7 +290,7 @@ impl Ladder {
             };
             self.picture.about = Some(format!("{} over {over}", told.about));
         }
-        let findings = findings.iter().map(|f| self.found(f)).collect();
+        let findings = Cause::join(findings).iter().map(|c| self.found(c)).collect();
         let arrow = Arrow {
             at_ns: event.at_ns.saturating_sub(self.start_ns.unwrap_or(0)),
             frames: (event.frame, event.frame),
@@ -307,11 +308,13 @@ impl Ladder {
     }
 
     /// What a stack does wrong it does all the time: it is told in full once.
-    fn found(&mut self, f: &Finding) -> String {
-        match self.told.insert((f.requirement.id, f.side)) {
-            true => f.to_string(),
-            false => format!("{} ({}) {}: again, as above", f.requirement.id, f.level, f.side),
+    fn found(&mut self, cause: &Cause) -> String {
+        let f = &cause.finding;
+        if !self.told.insert((f.requirement.id, f.side)) {
+            return format!("{} ({}) {}: again, as above", f.requirement.id, f.level, f.side);
         }
+        let also: Vec<&str> = cause.also.iter().map(|r| r.id).collect();
+        if also.is_empty() { f.to_string() } else { format!("{f} (also {})", also.join(", ")) }
     }
 
     /// The number of an endpoint; `None` where there are too many.
