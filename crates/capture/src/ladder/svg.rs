@@ -221,6 +221,7 @@ impl Page {
             beside += 17;
         }
         let mut end = below.max(beside).max(y + 32);
+        end += if a.findings.is_empty() { 0 } else { 5 };
         for f in &a.findings {
             for (i, text) in wrap(f, ((self.width - FIRST) as f64 / SANS) as usize - 6).iter().enumerate() {
                 let mark = if i == 0 { "\u{2717} " } else { "" };
@@ -262,8 +263,8 @@ impl Page {
             left += 20;
         }
         if let Some(a) = p.arrows.iter().find(|a| a.qid.is_some()) {
-            let queue = crate::stats::queue_name(a.qid);
-            let text = format!("{}: connection {} of the capture, which is the {queue}", a.queue(), a.conn);
+            let queue = if a.qid == Some(0) { "the Admin Queue".to_owned() } else { crate::stats::queue_name(a.qid) };
+            let text = format!("{}: connection {} of the capture, which carries {queue}", a.queue(), a.conn);
             label(out, 470, right, "font-size=\"12\" fill=\"#555555\"", &text);
             right += 18;
         }
