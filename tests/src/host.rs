@@ -106,6 +106,10 @@ impl<N: Network> Network for Recorded<N> {
     fn sleep(&mut self, until: Instant) {
         self.inner.sleep(until);
     }
+
+    fn operate(&mut self, verb: &str, with: &[(String, nvmf_wire::Value)]) -> Result<(), String> {
+        self.inner.operate(verb, with)
+    }
 }
 
 /// Settings of a host of [`world::sim`].

@@ -5,16 +5,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nvmf_conformance::probe;
 use nvmf_conformance::runner::{DISCOVERY_NQN, Options, Runner, Writes};
 use nvmf_conformance::suite::Suite;
 use nvmf_conformance::{Class, Run};
 use nvmf_engine::controller::{Hub, NewNamespace, Port};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{Reference, TcpSettings};
-use nvmf_fabric::{Sim, SimOptions, SimTarget, TapFactory};
-use nvmf_scenario::ast::Fault;
+use nvmf_fabric::{Sim, SimOptions, SimTarget, Stage, TapFactory};
+use nvmf_scenario::ast::{Assign, Fault, Scenario};
 use nvmf_scenario::fault::FaultTap;
-use nvmf_scenario::player::Peer;
+use nvmf_scenario::player::{Peer, Scope};
+use nvmf_scenario::value::Val;
 use nvmf_seam::{Geometry, Tap};
 use nvmf_wire::Cntlid;
 
@@ -67,6 +69,30 @@ pub fn peer() -> Peer {
         facts: BTreeMap::new(),
         time_scale: 1.0,
     }
+}
+
+/// The world that a scenario describes, and the target as a player sees it: the reference target where it describes none.
+pub fn stage(scenario: &Scenario, seed: u64, fault: Option<&Fault>) -> Result<(Sim, Peer), String> {
+    let tap = fault.cloned().map(|f| Arc::new(move || Box::new(FaultTap::new(&f)) as Box<dyn Tap>) as TapFactory);
+    if scenario.target.is_empty() {
+        let mut world = sim(seed, fault);
+        let facts = probe::facts(&mut world, &mut peer(), None).map_err(|e| format!("{e:?}"))?;
+        return Ok((world, Peer { facts: facts.vars, ..peer() }));
+    }
+    let mut stage = Stage::default();
+    let facts = BTreeMap::from([("nsid".into(), Val::Int(1)), ("block".into(), Val::Int(512)), ("lba".into(), Val::Int(0))]);
+    for line in &scenario.target {
+        let value = |a: &Assign| Ok((a.name.clone(), Scope(&facts).eval(&a.value).map_err(|e| e.to_string())?.plain()?));
+        let with = line.with.iter().map(value).collect::<Result<Vec<_>, String>>()?;
+        stage.line(&line.what, &with).map_err(|e| format!("line {}: {e}", line.place.line))?;
+    }
+    let (addr, discovery, subnqn) = stage.reached().ok_or("the target has no port or no subsystem")?;
+    let mut peer = Peer { addr, discovery, subnqn: subnqn.to_owned(), facts, ..peer() };
+    peer.facts.insert("incapsule".into(), Val::Int(stage.in_capsule()));
+    if let Some((nqn, id)) = stage.player() {
+        (peer.hostnqn, peer.hostid) = (nqn.to_owned(), id);
+    }
+    Ok((stage.build(seed, tap)?, peer))
 }
 
 /// Every check, everything allowed.

@@ -1,16 +1,16 @@
-//! Each scenario of `tests/scenarios` played in the simulated world, and its wire block held beside the recorded capture that it
-//! names: our two ends and a real stack do the same thing.
+//! Each scenario of `tests/scenarios` played in the simulated world, and held beside the recorded capture that it names, by its wire block
+//! or packet by packet: our two ends and a real stack do the same thing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use nvmf_capture::compare::{Mask, Report};
 use nvmf_capture::{Capture, Exchange};
-use nvmf_conformance::probe;
 use nvmf_conformance::suite::Suite;
-use nvmf_scenario::ast::{Scenario, Script};
+use nvmf_scenario::ast::{Fault, Scenario, Script};
 use nvmf_scenario::golden;
-use nvmf_scenario::player::{Peer, Player};
-use nvmfspec_tests::world;
+use nvmf_scenario::player::Player;
+use nvmfspec_tests::{host, world};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -32,36 +32,49 @@ fn scenarios() -> Vec<Scenario> {
     out
 }
 
-/// Plays the host block against the reference target.
-fn play(scenario: &Scenario, seed: u64) -> Exchange {
-    let mut sim = world::sim(seed, None);
-    let mut bare = world::peer();
-    let facts = probe::facts(&mut sim, &mut bare, None).expect("the target answers");
-    let peer = Peer { facts: facts.vars, ..bare };
-    let (played, _) = Player::new(&mut sim, &peer, BTreeMap::new()).play(&scenario.host);
-    assert!(played.stop.is_none(), "{}: {:?}", scenario.id, played.stop);
-    played.exchange
+/// Plays the host block against the scenario's target, bent by `fault` where there is one.
+fn play(scenario: &Scenario, seed: u64, fault: Option<&Fault>) -> Result<Exchange, String> {
+    let (mut world, peer) = world::stage(scenario, seed, fault)?;
+    let (played, _) = Player::new(&mut world, &peer, BTreeMap::new()).play(&scenario.host);
+    match played.stop {
+        Some(stop) => Err(format!("line {}: {}", stop.place.line, stop.message)),
+        None => Ok(played.exchange),
+    }
 }
 
-fn capture(scenario: &Scenario) -> (Exchange, String) {
+fn capture(scenario: &Scenario) -> Exchange {
     let golden = scenario.golden.as_ref().unwrap_or_else(|| panic!("{} has no golden", scenario.id));
-    let capture = Capture::open(root().join(&golden.file)).unwrap_or_else(|e| panic!("{}: {e}", golden.file));
-    (capture.into_exchange(), golden.from.clone())
+    Capture::open(root().join(&golden.file)).unwrap_or_else(|e| panic!("{}: {e}", golden.file)).into_exchange()
+}
+
+fn has_mask(scenario: &Scenario) -> bool {
+    scenario.golden.as_ref().is_some_and(|g| !g.masks.is_empty())
+}
+
+fn mask(name: &str) -> Result<String, String> {
+    std::fs::read_to_string(root().join(format!("tests/scenarios/{name}.mask"))).map_err(|e| format!("{name}.mask: {e}"))
+}
+
+/// The run beside the capture, packet by packet.
+fn beside(scenario: &Scenario, run: &Exchange) -> Report {
+    golden::packets(scenario, &capture(scenario), run, mask).unwrap_or_else(|e| panic!("{}: {e}", scenario.id))
 }
 
 #[test]
 fn the_simulated_target_and_the_capture_both_follow_the_wire_block() {
     let all = scenarios();
-    assert!(all.len() >= 11);
+    let with_wire: Vec<&Scenario> = all.iter().filter(|s| !s.wire.is_empty()).collect();
+    assert!(with_wire.len() >= 11);
     let mut wrong = Vec::new();
-    for s in &all {
+    for s in with_wire {
         for seed in 0..5 {
-            if let Err(m) = golden::matches(s, &play(s, seed), None) {
+            let run = play(s, seed, None).unwrap_or_else(|e| panic!("{}: {e}", s.id));
+            if let Err(m) = golden::matches(s, &run, None) {
                 wrong.push(format!("{} in the simulated world, seed {seed}: {m}", s.id));
             }
         }
-        let (real, from) = capture(s);
-        if let Err(m) = golden::matches(s, &real, Some(&from)) {
+        let from = s.golden.as_ref().and_then(|g| g.from.clone());
+        if let Err(m) = golden::matches(s, &capture(s), from.as_deref()) {
             wrong.push(format!("{} in its capture: {m}", s.id));
         }
     }
@@ -71,14 +84,85 @@ fn the_simulated_target_and_the_capture_both_follow_the_wire_block() {
 /// The comparison can fail: each line matters, in both exchanges.
 #[test]
 fn a_wire_block_without_one_of_its_lines_does_not_match() {
-    for s in scenarios() {
-        let (simulated, (real, from)) = (play(&s, 1), capture(&s));
+    for s in scenarios().iter().filter(|s| !s.wire.is_empty()) {
+        let (simulated, real) = (play(s, 1, None).unwrap_or_else(|e| panic!("{}: {e}", s.id)), capture(s));
+        let from = s.golden.as_ref().and_then(|g| g.from.clone());
         for gone in 1..s.wire.len().saturating_sub(1) {
             let mut short = s.clone();
             short.wire.remove(gone);
             assert!(golden::matches(&short, &simulated, None).is_err(), "{} without line {gone}", s.id);
-            assert!(golden::matches(&short, &real, Some(&from)).is_err(), "{} without line {gone}, capture", s.id);
+            assert!(golden::matches(&short, &real, from.as_deref()).is_err(), "{} without line {gone}, capture", s.id);
         }
+    }
+}
+
+/// Our host and our target say what Linux said, up to the masks; and every line of a mask is needed.
+#[test]
+fn the_packets_of_a_run_are_those_of_its_capture() {
+    let all: Vec<Scenario> = scenarios().into_iter().filter(has_mask).collect();
+    assert!(all.len() >= 15, "{}", all.len());
+    let mut wrong = Vec::new();
+    let mut used: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    for s in &all {
+        for seed in 0..3 {
+            let run = match play(s, seed, None) {
+                Ok(run) => run,
+                Err(e) => {
+                    wrong.push(format!("{}: {e}", s.id));
+                    break;
+                }
+            };
+            let report = beside(s, &run);
+            if !report.is_equal() {
+                wrong.push(format!("{}, seed {seed}:\n{}", s.id, report.text(40)));
+                break;
+            }
+            for (n, name) in s.golden.iter().flat_map(|g| &g.masks).enumerate() {
+                used.entry(name.clone()).or_default().extend(report.used.iter().filter(|l| l.mask == n + 1).map(|l| l.number));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (name, used) in used {
+        let mut one = Mask::default();
+        one.add(&mask(&name).expect("a mask")).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let idle: Vec<usize> = one.lines(1).difference(&used).copied().collect();
+        assert!(idle.is_empty(), "{name}.mask: nothing needs lines {idle:?}");
+    }
+}
+
+/// One field changed in what the target says makes the scenario that is about it fail, and names the field.
+#[test]
+fn a_field_changed_in_a_run_is_named() {
+    let faults = [
+        ("linux/connect", "on c2h C2HData Identify cns=1: set data.mdts=5", "IdentifyController.mdts"),
+        ("linux/io-512", "on c2h CapsuleResp Write: set sqhd=$old+1", "CapsuleResp.Write.sqhd"),
+        ("linux/io-4k", "on c2h C2HData Read slba=8: set data[100]=7", "Data.Read.bytes"),
+        ("linux/io-64k", "on c2h R2T Write: set byte[20]=1", "R2T.Write.reserved[20]"),
+        ("linux/digests", "on c2h C2HData Read #2: corrupt ddgst", "C2HData.Read.ddgst"),
+        ("linux/no-flow-control", "on c2h CapsuleResp Connect: set sqhd=1", "CapsuleResp.Connect.sqhd"),
+        ("linux/queue-32", "on c2h CapsuleResp Write #2: set dw0=9", "CapsuleResp.Write.dw0"),
+        ("linux/keep-alive", "on c2h CapsuleResp KeepAlive #3: set dw0=1", "CapsuleResp.KeepAlive.dw0"),
+        ("linux/abort", "on c2h CapsuleResp Abort #3: set dw1=5", "CapsuleResp.Abort.dw1"),
+        ("linux/namespace-event", "on c2h CapsuleResp AsyncEventRequest #1: set event_info=3", "AsyncEventRequest.event_info"),
+        ("linux/discover", "on c2h C2HData GetLogPage lpo=1024: set data[0]=9", "DiscoveryEntry[0].trtype"),
+        ("linux/discover-referral", "on c2h C2HData GetLogPage lpo=1024: set data[1026]=2", "DiscoveryEntry[1].subtype"),
+        ("linux/discovery-event", "on c2h CapsuleResp AsyncEventRequest #1: set event_info=0xf1", "AsyncEventRequest.event_info"),
+        ("linux/refused", "on c2h CapsuleResp Connect iattr=1: set ipo=0", "CapsuleResp.Connect.ipo"),
+        ("linux/removed", "on c2h CapsuleResp Connect iattr=1: set dnr=0", "CapsuleResp.Connect.dnr"),
+        ("linux/io-misc", "on c2h CapsuleResp Flush: set dw0=1", "CapsuleResp.Flush.dw0"),
+        ("linux/errors", "on c2h CapsuleResp Identify cns=119: set status=0/0bh", "CapsuleResp.Identify.sc"),
+        ("linux/admin", "on c2h C2HData Identify cns=2: set data[0]=9", "Data.Identify.nsid[0]"),
+    ];
+    let all: BTreeMap<String, Scenario> = scenarios().into_iter().filter(has_mask).map(|s| (s.id.clone(), s)).collect();
+    let named: BTreeSet<&str> = faults.iter().map(|f| f.0).collect();
+    assert_eq!(named, all.keys().map(String::as_str).collect(), "each has one fault");
+    for (id, rule, field) in faults {
+        let fault = host::fault(&format!("fault f\n  says \"a field\"\n  {rule}\n"));
+        let run = play(&all[id], 0, Some(&fault)).unwrap_or_else(|e| panic!("{id}: {e}"));
+        let report = beside(&all[id], &run);
+        let text = report.text(40);
+        assert!(text.contains(field) && report.differences.len() <= 8, "{id}, {rule}: {field} in\n{text}");
     }
 }
 

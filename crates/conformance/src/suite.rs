@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nvmf_scenario::ast::{Case, Check, ClassWord, Expr, Fault, Scenario, Script};
+use nvmf_scenario::ast::{Case, Check, ClassWord, Expr, Fault, Scenario, Script, Stmt, What};
 use nvmf_scenario::{ScriptError, parse, transport};
 
 use crate::verdict::Class;
@@ -220,9 +220,9 @@ impl Item<'_> {
     }
 }
 
-/// A scenario's host as the statements of a check. It writes where a Write crosses the wire.
+/// A scenario's host as the statements of a check. It writes where one of its statements does.
 fn played(scenario: &Scenario) -> Check {
-    let writes = scenario.wire.iter().any(|line| line.command.as_deref() == Some("Write"));
+    let writes = scenario.host.iter().any(writes);
     Check {
         id: scenario.id.clone(),
         says: scenario.says.clone(),
@@ -235,6 +235,18 @@ fn played(scenario: &Scenario) -> Check {
         cases: Vec::new(),
         body: scenario.host.clone(),
         place: scenario.place,
+    }
+}
+
+/// Whether a statement changes blocks of a namespace.
+fn writes(statement: &Stmt) -> bool {
+    let changes = |command: &str| matches!(command, "Write" | "WriteZeroes" | "WriteUncorrectable" | "DatasetManagement" | "Copy");
+    match &statement.what {
+        What::Transfer { write, .. } => *write,
+        What::Command { name, .. } => changes(name),
+        What::Send { command, .. } => command.as_deref().is_some_and(changes),
+        What::Repeat(_, inner) | What::If(_, inner) => inner.iter().any(writes),
+        _ => false,
     }
 }
 

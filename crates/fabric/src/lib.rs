@@ -6,5 +6,7 @@
 
 mod link;
 mod sim;
+mod stage;
 
 pub use sim::{Sim, SimOptions, SimTarget, TapFactory};
+pub use stage::Stage;

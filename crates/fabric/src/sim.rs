@@ -12,7 +12,10 @@ use nvmf_engine::message::ConnectionId;
 use nvmf_engine::tcp::{ControllerConnection, Event};
 use nvmf_seam::{Instant, LinkId, Network, OpenError, Piped, Received, SendError, Side, SplitMix64, Tap, TapPipe};
 
+use nvmf_wire::Value;
+
 use crate::link::{Arrival, DOWN, Link, UP, segments};
+use crate::stage::operate;
 
 /// Makes the tap of a new connection.
 pub type TapFactory = Arc<dyn Fn() -> Box<dyn Tap> + Send + Sync>;
@@ -369,5 +372,9 @@ impl Network for Sim {
 
     fn sleep(&mut self, until: Instant) {
         self.run(until, |_| false);
+    }
+
+    fn operate(&mut self, verb: &str, with: &[(String, Value)]) -> Result<(), String> {
+        self.with_hub(|hub| operate(hub, verb, with))
     }
 }

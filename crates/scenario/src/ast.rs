@@ -315,6 +315,13 @@ pub enum What {
     Wait(Duration),
     /// `close`, `reset`, `shutdown`.
     End(End),
+    /// `target VERB field=value…`: changes what the target serves, in a world whose target is ours.
+    Target {
+        /// What to change.
+        verb: String,
+        /// What it is about.
+        with: Vec<Assign>,
+    },
     /// `note "text"`, with values bound so far.
     Note(String, Vec<Expr>),
     /// `repeat N`: the block below, `$i` counts from 0.
@@ -410,8 +417,10 @@ pub struct Scenario {
     pub id: String,
     /// What it shows.
     pub says: String,
-    /// A recorded capture to compare with, and the PDU of it to begin at.
+    /// A recorded capture to compare with.
     pub golden: Option<Golden>,
+    /// What the target is like; the reference target where there is nothing.
+    pub target: Vec<Setting>,
     /// The host's statements.
     pub host: Vec<Stmt>,
     /// The wire, in order.
@@ -420,13 +429,28 @@ pub struct Scenario {
     pub place: Place,
 }
 
-/// `golden "FILE" from Command`.
+/// `golden "FILE" [from Command] [to Command] [mask NAME, …]`.
 #[derive(Clone, Debug)]
 pub struct Golden {
     /// Path from the project's root.
     pub file: String,
     /// Command to begin at.
-    pub from: String,
+    pub from: Option<String>,
+    /// Command to end with.
+    pub to: Option<String>,
+    /// What the run may differ in from the capture: `NAME.mask` beside the script. Without one only the wire block is held against it.
+    pub masks: Vec<String>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// A line of a `target` block: `namespace nsid=1 blocks=131072`.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// What is set.
+    pub what: String,
+    /// To what.
+    pub with: Vec<Assign>,
     /// Where it stands.
     pub place: Place,
 }

@@ -1,7 +1,8 @@
-//! A scenario's wire block against an exchange: what a run gave, or what a capture of a real stack holds.
+//! A scenario's `golden`: a run beside a capture of a real stack, packet by packet, and the wire block against either.
 
 use std::collections::BTreeMap;
 
+use nvmf_capture::compare::{self, Mask, Options, Report};
 use nvmf_capture::{Direction, EventKind, Exchange};
 use nvmf_wire::tcp::{Pdu, PduType};
 
@@ -32,6 +33,22 @@ struct Step {
     dir: Direction,
     pdu: Pdu,
     command: Belongs,
+}
+
+/// Holds what the host and the target of a run said to each other beside the capture, A, as `golden … mask` says. `mask` gives the text of
+/// a mask by its name. An error is that the two cannot be compared.
+pub fn packets(
+    scenario: &Scenario,
+    capture: &Exchange,
+    run: &Exchange,
+    mask: impl Fn(&str) -> Result<String, String>,
+) -> Result<Report, String> {
+    let golden = scenario.golden.as_ref().ok_or_else(|| format!("{} has no golden", scenario.id))?;
+    let mut all = Mask::default();
+    for name in &golden.masks {
+        all.add(&mask(name)?).map_err(|e| format!("mask {name}, {e}"))?;
+    }
+    compare::compare(capture, run, &Options { mask: all, from: golden.from.clone(), to: golden.to.clone() })
 }
 
 /// Compares, from the first PDU on that the first line fits. `from`: not before the first command of that name.

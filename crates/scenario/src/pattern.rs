@@ -1,7 +1,8 @@
 //! Data whose every word says where it belongs, so that a misplaced, stale or torn block is seen as such.
 
 /// Bytes `at..at + len` of the pattern `name` laid over a namespace: each 8-byte word holds its offset in the namespace in dwords
-/// (32 bits) mixed with the name, and the offset itself.
+/// (32 bits) mixed with the name, and the offset itself. The words of `sectors` are those that recorded captures were written with: the
+/// offset in a sector of 512 bytes (16 bits), 4C42h, the sector (32 bits).
 pub fn pattern(name: &str, at: u64, len: usize) -> Vec<u8> {
     let seed = name.bytes().fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
     let mut out = Vec::with_capacity(len);
@@ -10,8 +11,14 @@ pub fn pattern(name: &str, at: u64, len: usize) -> Vec<u8> {
     while out.len() < len {
         let dword = (word_at / 4) as u32;
         let mut word = [0; 8];
-        word[..4].copy_from_slice(&dword.to_le_bytes());
-        word[4..].copy_from_slice(&(dword.wrapping_mul(0x9e37_79b1) ^ seed).to_le_bytes());
+        if name == "sectors" {
+            word[..2].copy_from_slice(&((word_at % 512) as u16).to_le_bytes());
+            word[2..4].copy_from_slice(&0x4c42u16.to_le_bytes());
+            word[4..].copy_from_slice(&((word_at / 512) as u32).to_le_bytes());
+        } else {
+            word[..4].copy_from_slice(&dword.to_le_bytes());
+            word[4..].copy_from_slice(&(dword.wrapping_mul(0x9e37_79b1) ^ seed).to_le_bytes());
+        }
         let take = (8 - skip).min(len - out.len());
         out.extend_from_slice(&word[skip..skip + take]);
         skip = 0;

@@ -44,7 +44,7 @@ fn statement(s: &Stmt) -> bool {
         What::Assert { test: t, .. } => test(t),
         What::Let { value, .. } => expr(value),
         What::Await { cond, .. } => expr(&cond.value),
-        What::Wait(_) | What::End(_) => false,
+        What::Wait(_) | What::End(_) | What::Target { .. } => false,
         What::Note(_, values) => values.iter().any(expr),
         What::Repeat(n, inner) => expr(n) || block(inner),
         What::If(t, inner) => test(t) || block(inner),

@@ -47,6 +47,15 @@ impl Val {
         }
     }
 
+    /// A number, or the bytes of anything else; a word is text.
+    pub fn plain(&self) -> Result<Value, String> {
+        Ok(match self {
+            Self::Int(n) => Value::Int(*n),
+            Self::Word(w) => Value::Bytes(w.clone().into_bytes()),
+            other => Value::Bytes(other.bytes()?),
+        })
+    }
+
     /// A field of a record.
     pub fn field(&self, name: &str) -> Result<Self, String> {
         let Self::Record { layout, bytes, beside } = self else {

@@ -4,6 +4,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use bytes::Bytes;
+use nvmf_wire::Value;
 
 use crate::time::Instant;
 
@@ -79,4 +80,11 @@ pub trait Network {
 
     /// Lets time pass until `until`.
     fn sleep(&mut self, until: Instant);
+
+    /// Changes what the target of this world serves: `target VERB name=value…` of a script. The error says why nothing was changed, as
+    /// in every world whose target is another's.
+    fn operate(&mut self, verb: &str, with: &[(String, Value)]) -> Result<(), String> {
+        let _ = with;
+        Err(format!("the target of this world is not ours: `{verb}` cannot be done"))
+    }
 }

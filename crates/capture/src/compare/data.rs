@@ -46,6 +46,11 @@ fn list(m: &mut Message, layout: &'static Layout, bytes: &Bytes, at: usize, firs
     bytes.len()
 }
 
+/// Where what is not known begins: nowhere, where only zeroes are behind a list that ends at `at`.
+fn zeroes(bytes: &Bytes, at: usize) -> usize {
+    if bytes.iter().skip(at).all(|b| *b == 0) { bytes.len() } else { at }
+}
+
 fn nsids(m: &mut Message, list: &[Nsid]) {
     let facts = list.iter().enumerate().map(|(n, id)| Fact { name: "nsid", index: Some(n), value: Known::Int(u64::from(id.0)) });
     m.facts.extend(facts);
@@ -56,12 +61,14 @@ fn identify_page(m: &mut Message, cns: Cns, bytes: &Bytes) -> usize {
         Cns::ACTIVE_NAMESPACES | Cns::ALLOCATED_NAMESPACES | Cns::ACTIVE_NAMESPACES_CSI | Cns::ALLOCATED_NAMESPACES_CSI => {
             let Ok(list) = read_namespace_list(bytes) else { return 0 };
             nsids(m, &list);
-            list.len() * 4
+            zeroes(bytes, list.len() * 4)
         }
         Cns::NAMESPACE_DESCRIPTORS => {
             let Ok(all) = read_descriptors(bytes) else { return 0 };
             let mut at = 0;
-            for (n, d) in all.iter().enumerate() {
+            for d in &all {
+                // told by their type: there is one of each
+                let n = usize::from(d.nidt.0);
                 let end = at + NamespaceDescriptor::LEN + d.nid.len();
                 let head = bytes.slice(at.min(bytes.len())..(at + NamespaceDescriptor::LEN).min(bytes.len()));
                 m.parts.push(Part { index: Some(n), ..Part::of(NamespaceDescriptor::LAYOUT, head) });
@@ -69,13 +76,13 @@ fn identify_page(m: &mut Message, cns: Cns, bytes: &Bytes) -> usize {
                 m.facts.push(Fact { name: "nid", index: Some(n), value: Known::Text(shown) });
                 at = end;
             }
-            at
+            zeroes(bytes, at)
         }
         Cns::ATTACHED_CONTROLLERS | Cns::CONTROLLERS => {
             let Ok(all) = read_controller_list(bytes) else { return 0 };
             let facts = all.iter().enumerate();
             m.facts.extend(facts.map(|(n, c)| Fact { name: "cntlid", index: Some(n), value: Known::Int(u64::from(c.0)) }));
-            2 + all.len() * 2
+            zeroes(bytes, 2 + all.len() * 2)
         }
         _ => identify::page_layout(cns).map_or(0, |l| one(m, l, bytes)),
     }
@@ -87,7 +94,7 @@ fn log_page(m: &mut Message, command: &GetLogPage, bytes: &Bytes) -> usize {
         LogPage::CHANGED_NAMESPACES if offset == 0 => {
             let Ok(list) = read_namespace_list(bytes) else { return 0 };
             nsids(m, &list);
-            return list.len() * 4;
+            return zeroes(bytes, list.len() * 4);
         }
         LogPage::ANA if offset == 0 => return ana(m, bytes),
         _ => {}
@@ -124,5 +131,5 @@ fn ana(m: &mut Message, bytes: &Bytes) -> usize {
         nsids(m, members);
         at = (end + members.len() * 4).min(bytes.len());
     }
-    at
+    zeroes(bytes, at)
 }

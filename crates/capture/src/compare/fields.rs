@@ -13,7 +13,7 @@ use super::message::{Fact, Known, Message, Part};
 use super::names::Names;
 use super::report::{Difference, What};
 use super::side::Conn;
-use super::{Comparer, Controller, Line, Paired, Scope};
+use super::{Comparer, Controller, Paired, Scope};
 
 /// CNTLID values that stand for no controller. [Base 2.0, 6.3; FAB-CNTLID-01]
 const NO_CONTROLLER: u64 = 0xfff0;
@@ -116,7 +116,7 @@ pub(super) struct Count {
     values: (u64, u64),
     /// Where it wraps.
     entries: [Option<u64>; 2],
-    line: Option<Line>,
+    rule: Rule,
     /// The values as they are, for a difference.
     what: What,
 }
@@ -124,12 +124,21 @@ pub(super) struct Count {
 impl Comparer<'_> {
     pub(super) fn messages(&mut self, scope: &mut Scope, (ca, a): (usize, &Message), (cb, b): (usize, &Message)) {
         let mut found = Vec::new();
-        for n in 0..a.parts.len().max(b.parts.len()) {
-            match (a.parts.get(n), b.parts.get(n)) {
-                (Some(x), Some(y)) => self.parts(scope, a, (x, y), (ca, cb), &mut found),
-                (Some(x), None) => found.push(What::OnlyInA(path(a, &structure(x), "").trim_end_matches('.').to_owned())),
-                (_, Some(y)) => found.push(What::OnlyInB(path(b, &structure(y), "").trim_end_matches('.').to_owned())),
-                _ => {}
+        // nearly always in the same order; by table and index where a list has one more in between
+        let find = |parts: &[Part], n: usize, like: &Part| {
+            let same = |p: &Part| std::ptr::eq(p.layout, like.layout) && p.index == like.index;
+            if parts.get(n).is_some_and(same) { Some(n) } else { parts.iter().position(same) }
+        };
+        for (n, x) in a.parts.iter().enumerate() {
+            let other = find(&b.parts, n, x).or_else(|| Some(n).filter(|_| !x.named));
+            match other.and_then(|n| b.parts.get(n)) {
+                Some(y) => self.parts(scope, a, (x, y), (ca, cb), &mut found),
+                None => self.alone(a, x, true, &mut found),
+            }
+        }
+        for (n, y) in b.parts.iter().enumerate() {
+            if y.named && find(&a.parts, n, y).is_none() {
+                self.alone(b, y, false, &mut found);
             }
         }
         self.facts(a, b, &mut found);
@@ -151,6 +160,20 @@ impl Comparer<'_> {
         }
         for what in found {
             self.add(scope, at, what);
+        }
+    }
+
+    /// A structure that one side has alone: no difference where the mask ignores all its fields, or where it is what stands behind the
+    /// last of a list.
+    fn alone(&mut self, m: &Message, part: &Part, in_a: bool, found: &mut Vec<What>) {
+        if part.index.is_some() && part.bytes.iter().all(|b| *b == 0) {
+            return;
+        }
+        let plan = self.plans.plan(m, part);
+        if plan.fields.iter().all(|(_, rule)| rule.how == How::Ignore) {
+            self.report.used.extend(plan.fields.iter().filter_map(|(_, rule)| rule.line));
+        } else {
+            found.push(What::only(in_a, [m.name, m.command, &structure(part)].join(".")));
         }
     }
 
@@ -204,14 +227,14 @@ impl Comparer<'_> {
         let equal = both.values[0] == both.values[1];
         let expected = match both.rule.how {
             How::Rename(domain) => self.renamed(scope, m, both, domain, conns)?,
+            How::Counter => {
+                self.count(m, both, conns);
+                return None;
+            }
             _ if !equal && self.allowed(both) => return None,
             How::Exact if equal => return None,
             How::Within(t) if both.ints().is_some_and(|(a, b)| t.holds(a, b)) => {
                 self.report.used.extend(both.rule.line.filter(|_| !equal));
-                return None;
-            }
-            How::Counter => {
-                self.count(m, both, conns);
                 return None;
             }
             _ => both.shown(0),
@@ -234,7 +257,7 @@ impl Comparer<'_> {
         let entries = |c: Option<&Conn>| c.map(|c| c.entries).filter(|e| field == "sqhd" && *e > 0);
         let entries = [entries(self.a.conns.get(ca)), entries(self.b.conns.get(cb))];
         let what = What::Field { path: both.path.clone(), expected: both.shown(0), seen: both.shown(1) };
-        self.counts.push(Count { at_ns: m.at_ns, field, values, entries, line: both.rule.line, what });
+        self.counts.push(Count { at_ns: m.at_ns, field, values, entries, rule: both.rule.clone(), what });
     }
 
     /// Judges what was counted on a connection: the same steps in both, from the same begin on where the begin is there.
@@ -253,8 +276,9 @@ impl Comparer<'_> {
             };
             let [ea, eb] = c.entries;
             let steps = (step(a, a0, ea), step(b, b0, eb));
-            if steps.0 == steps.1 {
-                self.report.used.extend(c.line.filter(|_| a != b));
+            let allowed = c.rule.allowed.iter().find(|(x, y, _)| (*x, *y) == steps).map(|(.., line)| *line);
+            if steps.0 == steps.1 || allowed.is_some() {
+                self.report.used.extend(allowed.or(c.rule.line.filter(|_| a != b)));
                 continue;
             }
             if let What::Field { path, expected, seen } = place.what.clone() {
@@ -341,42 +365,46 @@ impl Comparer<'_> {
     }
 
     fn facts(&mut self, a: &Message, b: &Message, found: &mut Vec<What>) {
-        for n in 0..a.facts.len().max(b.facts.len()) {
-            let (x, y) = (a.facts.get(n), b.facts.get(n));
-            let Some(Fact { name, index, .. }) = x.or(y) else { continue };
-            if x == y {
-                continue;
-            }
-            let field = index.map_or_else(|| (*name).to_owned(), |i| format!("{name}[{i}]"));
-            let rule = self.mask.rule([a.name, a.command, "", &field]);
-            let value = |f: Option<&Fact>| f.filter(|f| f.name == *name && f.index == *index).map(|f| f.value.clone());
-            let (va, vb) = (value(x), value(y));
-            let numbers = match (&va, &vb) {
-                (Some(Known::Int(p)), Some(Known::Int(q))) => Some((*p, *q)),
-                _ => None,
-            };
-            let fits = match (rule.how, numbers) {
-                (How::Ignore, _) => true,
-                (How::Within(t), Some((p, q))) => t.holds(p, q),
-                (How::Rename(domain), Some((p, q))) => {
-                    let domain = self.mask.domain(domain).to_owned();
-                    self.names.entry(domain).or_default().agree(&p.to_le_bytes(), &q.to_le_bytes())
-                }
-                _ => false,
-            };
-            let allowed =
-                numbers.and_then(|(p, q)| rule.allowed.iter().find(|(i, j, _)| (*i, *j) == (p, q))).map(|(.., line)| *line);
-            if fits || allowed.is_some() {
-                self.report.used.extend(allowed.or(rule.line));
-                continue;
-            }
-            let show = |v: Option<Known>| match v {
-                Some(Known::Int(n)) => n.to_string(),
-                Some(Known::Text(t)) => t,
-                None => "none".to_owned(),
-            };
-            found.push(What::Field { path: path(a, "", &field), expected: show(va), seen: show(vb) });
+        let find = |facts: &[Fact], like: &Fact| facts.iter().find(|f| f.name == like.name && f.index == like.index).cloned();
+        if a.facts == b.facts {
+            return;
         }
+        let in_a = a.facts.iter().map(|x| (Some(x.clone()), find(&b.facts, x)));
+        let in_b = b.facts.iter().filter(|y| find(&a.facts, y).is_none()).map(|y| (None, Some(y.clone())));
+        for (x, y) in in_a.chain(in_b).filter(|(x, y)| x != y) {
+            let Some(Fact { name, index, .. }) = x.as_ref().or(y.as_ref()) else { continue };
+            let field = index.map_or_else(|| (*name).to_owned(), |i| format!("{name}[{i}]"));
+            let (va, vb) = (x.as_ref().map(|f| f.value.clone()), y.as_ref().map(|f| f.value.clone()));
+            if !self.fact(a, &field, (&va, &vb)) {
+                let show = |v: Option<Known>| match v {
+                    Some(Known::Int(n)) => n.to_string(),
+                    Some(Known::Text(t)) => t,
+                    None => "none".to_owned(),
+                };
+                found.push(What::Field { path: path(a, "", &field), expected: show(va), seen: show(vb) });
+            }
+        }
+    }
+
+    /// Whether the mask takes two different values of a fact for equal.
+    fn fact(&mut self, m: &Message, field: &str, (a, b): (&Option<Known>, &Option<Known>)) -> bool {
+        let rule = self.mask.rule([m.name, m.command, "", field]);
+        let numbers = match (a, b) {
+            (Some(Known::Int(p)), Some(Known::Int(q))) => Some((*p, *q)),
+            _ => None,
+        };
+        let fits = match (rule.how, numbers) {
+            (How::Ignore, _) => true,
+            (How::Within(t), Some((p, q))) => t.holds(p, q),
+            (How::Rename(domain), Some((p, q))) => {
+                let domain = self.mask.domain(domain).to_owned();
+                self.names.entry(domain).or_default().agree(&p.to_le_bytes(), &q.to_le_bytes())
+            }
+            _ => false,
+        };
+        let allowed = numbers.and_then(|(p, q)| rule.allowed.iter().find(|(i, j, _)| (*i, *j) == (p, q))).map(|(.., line)| *line);
+        self.report.used.extend(allowed.or(rule.line.filter(|_| fits)));
+        fits || allowed.is_some()
     }
 
     /// What no table reads.

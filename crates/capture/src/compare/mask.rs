@@ -166,7 +166,8 @@ impl Mask {
             "join" => What::Join { path: message_path(&bare("a message")?)? },
             "unordered" => What::Unordered { path: message_path(&bare("a message")?)? },
             "skip" => {
-                let path = message_path(&bare("a message")?)?;
+                let named = bare("a message or a table")?;
+                let path = if is_table(&named) { vec![named] } else { message_path(&named)? };
                 let mut conds = Vec::new();
                 while let Some(Word::Bare(w)) = words.as_slice().first() {
                     words.next();
@@ -238,9 +239,10 @@ impl Mask {
         self.domains.get(at).map_or("", String::as_str)
     }
 
-    /// The lines of the mask added last, without the default where that is the only one.
-    pub fn lines_of_last(&self) -> BTreeSet<usize> {
-        self.lines.iter().filter(|(l, _)| l.mask > 0 && l.mask + 1 == self.masks).map(|(l, _)| l.number).collect()
+    /// The numbers of the lines of a mask: 0 for those that always hold, then in the order in which masks were added.
+    #[must_use]
+    pub fn lines(&self, mask: usize) -> BTreeSet<usize> {
+        self.lines.iter().filter(|(l, _)| l.mask == mask).map(|(l, _)| l.number).collect()
     }
 }
 
@@ -321,7 +323,7 @@ fn field_path(text: &str) -> Result<Vec<String>, String> {
     }
     for segment in above.iter().filter(|s| !s.contains('*')) {
         let plain = segment.split('[').next().unwrap_or_default();
-        if !is_message(plain) && !is_command(plain) && !LAYOUTS.iter().any(|l| l.name == plain) {
+        if !is_message(plain) && !is_command(plain) && !is_table(plain) {
             return Err(format!("`{segment}` is no message, no command and no table"));
         }
     }
@@ -340,6 +342,10 @@ fn message_path(text: &str) -> Result<Vec<String>, String> {
         [_] | [_, _] => Ok(path),
         _ => Err(format!("`{text}`; expected a message, or a message and its command")),
     }
+}
+
+fn is_table(name: &str) -> bool {
+    LAYOUTS.iter().any(|l| l.name == name)
 }
 
 fn is_message(name: &str) -> bool {
@@ -401,8 +407,7 @@ mod tests {
         assert_eq!(m.rule(["CapsuleCmd", "Read", "", "slba"]).how, How::Exact);
         assert_eq!(m.rule(["CapsuleCmd", "Read", "", "time"]).how, How::Within(Tolerance { most: 2_000_000, part: 0.0 }));
         assert!(matches!(m.rule(["C2HData", "Read", "", "cccid"]).how, How::Rename(_)));
-        assert_eq!(m.lines_of_last(), BTreeSet::from([1, 2, 3]));
-        assert!(Mask::default().lines_of_last().is_empty());
+        assert_eq!((m.lines(1), m.lines(2)), (BTreeSet::from([1, 2, 3]), BTreeSet::new()));
     }
 
     #[test]

@@ -117,16 +117,20 @@ impl Conn {
 
     /// Leaves out what the mask skips: with a command all that belongs to it.
     fn skip(&mut self, mask: &Mask, used: &mut BTreeSet<Line>) {
-        let mut skipped = |m: &Message| {
-            let line = mask.skips(m.name, m.command, |f| m.number(f));
-            used.extend(line);
-            line.is_some()
-        };
         self.units.retain_mut(|u| {
+            let command = u.command.as_ref().and_then(|_| u.messages.first()).cloned();
+            let mut skipped = |m: &Message| {
+                let line = mask.skips(m.name, m.command, |f| m.number(f).or_else(|| command.as_ref()?.number(f)));
+                used.extend(line);
+                line.is_some()
+            };
             if u.messages.first().is_some_and(&mut skipped) {
                 return false;
             }
             u.messages.retain(|m| !skipped(m));
+            for part in u.messages.iter_mut().map(|m| &mut m.parts) {
+                structures(part, mask, used);
+            }
             !u.messages.is_empty()
         });
     }
@@ -155,6 +159,22 @@ impl Conn {
             unit.messages = out;
         }
     }
+}
+
+/// Leaves out the structures of a message that the mask skips; those behind them in a list move up.
+fn structures(parts: &mut Vec<Part>, mask: &Mask, used: &mut BTreeSet<Line>) {
+    let mut gone: Vec<&'static str> = Vec::new();
+    parts.retain_mut(|p| {
+        let line = mask.skips(p.layout.name, "", |f| p.layout.field(f)?.get(&p.bytes).int()).filter(|_| p.named);
+        used.extend(line);
+        if line.is_some() {
+            gone.push(p.layout.name);
+            return false;
+        }
+        let before = gone.iter().filter(|g| **g == p.layout.name).count();
+        p.index = p.index.map(|n| n.saturating_sub(before));
+        true
+    });
 }
 
 /// Adds the length and the flags of the next piece to a message that carries data.

@@ -1,18 +1,22 @@
 //! Heads of scripts, tables of cases, fault rules, and the file as a whole.
 
+use std::collections::BTreeMap;
+
 use super::Fault;
 use super::atom::Cursor;
 use super::lines::{Line, lines};
 use super::stmt::{assigns, block, command_of, conds, pdu_name};
 use crate::ast::{
-    Action, Case, Check, ClassWord, Fault as FaultScript, Golden, Need, Place, Rule, Scenario, Script, Spanned, WireLine,
+    Action, Case, Check, ClassWord, Fault as FaultScript, Golden, Need, Place, Rule, Scenario, Script, Setting, Spanned, WireLine,
 };
 
-const KINDS: &str = "check, fault or scenario";
+const KINDS: &str = "check, fault, scenario or part";
+/// Most lines of a file, with its parts put in.
+const MAX_LINES: usize = 100_000;
 
 /// All scripts of a file.
 pub(super) fn file(text: &str) -> Result<Vec<Script>, Fault> {
-    let lines = lines(text)?;
+    let lines = spread(lines(text)?)?;
     let mut out = Vec::new();
     let mut at = 0;
     if lines.is_empty() {
@@ -243,42 +247,113 @@ fn action(c: &mut Cursor<'_>) -> Result<Action, Fault> {
 }
 
 fn scenario(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result<Scenario, Fault> {
-    let mut s = Scenario { id, says: String::new(), golden: None, host: Vec::new(), wire: Vec::new(), place };
+    const HEAD: &str = "says, golden, target, host or wire";
+    let mut s = Scenario { id, says: String::new(), golden: None, target: Vec::new(), host: Vec::new(), wire: Vec::new(), place };
     while let Some(line) = lines.get(*at).filter(|l| l.indent > 0) {
         let mut c = Cursor::new(line);
         let here = c.clone();
-        match c.word("says, golden, host or wire")?.as_str() {
+        match c.word(HEAD)?.as_str() {
             "says" => s.says = c.text()?,
-            "golden" => {
-                let file = c.text()?;
-                if !c.eat("from") {
-                    return Err(c.fault("`from` and a command"));
-                }
-                let from = c.word("a command")?;
-                s.golden = Some(Golden { file, from, place: here.place() });
-            }
-            key @ ("host" | "wire") => {
+            "golden" => s.golden = Some(golden(&mut c, here.place())?),
+            key @ ("host" | "wire" | "target") => {
                 c.end()?;
                 *at += 1;
                 let Some(inner) = lines.get(*at).map(|l| l.indent).filter(|i| *i > line.indent) else {
                     return Err(Fault { place: here.place(), what: "expected an indented block below".into() });
                 };
-                if key == "host" {
-                    s.host = block(lines, at, inner)?;
-                } else {
-                    s.wire = wire(lines, at, inner)?;
+                match key {
+                    "host" => s.host = block(lines, at, inner)?,
+                    "target" => s.target = target(lines, at, inner)?,
+                    _ => s.wire = wire(lines, at, inner)?,
                 }
                 continue;
             }
-            _ => return Err(here.fault("says, golden, host or wire")),
+            _ => return Err(here.fault(HEAD)),
         }
         c.end()?;
         *at += 1;
     }
-    if s.host.is_empty() || s.wire.is_empty() {
-        return Err(missing(place, "host` and `wire"));
+    let held = !s.wire.is_empty() || s.golden.as_ref().is_some_and(|g| !g.masks.is_empty());
+    if s.host.is_empty() || !held {
+        return Err(missing(place, "host`, and `wire` or `golden \"…\" mask NAME"));
     }
     Ok(s)
+}
+
+fn golden(c: &mut Cursor<'_>, place: Place) -> Result<Golden, Fault> {
+    let mut g = Golden { file: c.text()?, from: None, to: None, masks: Vec::new(), place };
+    while !c.at_end() {
+        let here = c.clone();
+        match c.word("from, to or mask")?.as_str() {
+            "from" => g.from = Some(command_name(c)?),
+            "to" => g.to = Some(command_name(c)?),
+            "mask" => loop {
+                g.masks.push(c.id("the name of a mask")?);
+                if !c.eat_mark(",") {
+                    break;
+                }
+            },
+            _ => return Err(here.fault("from, to or mask")),
+        }
+    }
+    Ok(g)
+}
+
+fn command_name(c: &mut Cursor<'_>) -> Result<String, Fault> {
+    let here = c.clone();
+    command_of(c, "a capsule")?.ok_or_else(|| here.fault("a command"))
+}
+
+fn target(lines: &[Line<'_>], at: &mut usize, indent: usize) -> Result<Vec<Setting>, Fault> {
+    let mut out = Vec::new();
+    while let Some(line) = lines.get(*at).filter(|l| l.indent == indent) {
+        let mut c = Cursor::new(line);
+        let place = c.place();
+        let what =
+            c.word("what the target is like: controller, transport, subsystem, namespace, data, port, referral or player")?;
+        let with = assigns(&mut c, &mut None)?;
+        c.end()?;
+        out.push(Setting { what, with, place });
+        *at += 1;
+    }
+    Ok(out)
+}
+
+/// Puts the lines of `part NAME` wherever `use NAME` stands below. Lines keep the place at which they were written.
+fn spread(lines: Vec<Line<'_>>) -> Result<Vec<Line<'_>>, Fault> {
+    let mut parts: BTreeMap<&str, Vec<Line<'_>>> = BTreeMap::new();
+    let mut part = None;
+    let mut out: Vec<Line<'_>> = Vec::with_capacity(lines.len());
+    for line in lines {
+        let place = Place { line: line.number, column: line.indent + 1 };
+        let fault = |what: String| Fault { place, what };
+        let (verb, name) = line.text.split_once(' ').unwrap_or((line.text, ""));
+        if line.indent == 0 {
+            part = (verb == "part").then(|| name.trim());
+            if let Some(name) = part {
+                let known = parts.insert(name, Vec::new()).is_some();
+                if known || name.is_empty() || name.contains(' ') {
+                    return Err(fault("expected `part` and a name of its own".into()));
+                }
+                continue;
+            }
+        }
+        let mut add = vec![line];
+        if line.indent > 0 && verb == "use" {
+            let known = parts.get(name.trim()).ok_or_else(|| fault(format!("no part `{}` above", name.trim())))?;
+            let first = known.first().map_or(0, |l| l.indent);
+            add = known.iter().map(|l| Line { indent: line.indent + l.indent - first.min(l.indent), ..*l }).collect();
+        }
+        let to = match part {
+            Some(name) => parts.entry(name).or_default(),
+            None => &mut out,
+        };
+        if to.len() + add.len() > MAX_LINES {
+            return Err(fault(format!("more than {MAX_LINES} lines")));
+        }
+        to.extend(add);
+    }
+    Ok(out)
 }
 
 fn wire(lines: &[Line<'_>], at: &mut usize, indent: usize) -> Result<Vec<WireLine>, Fault> {
@@ -302,4 +377,42 @@ fn wire(lines: &[Line<'_>], at: &mut usize, indent: usize) -> Result<Vec<WireLin
         *at += 1;
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCENARIO: &str =
+        "scenario a\n  golden \"f\" from Write to Read mask x, y-z\n  target\n    use lab\n    port id=2\n  host\n    use up\n";
+
+    #[test]
+    fn parts_are_put_in_with_the_indentation_of_their_use() {
+        let text = format!(
+            "part one\n  open\npart up\n      use one\n      repeat 2\n        close\npart lab\n  subsystem nqn=\"n\"\n{SCENARIO}"
+        );
+        let Script::Scenario(s) = file(&text).unwrap_or_else(|f| panic!("{f:?}")).remove(0) else { panic!("a scenario") };
+        let golden = s.golden.expect("a golden");
+        assert_eq!((golden.from.as_deref(), golden.to.as_deref(), golden.masks.len()), (Some("Write"), Some("Read"), 2));
+        assert_eq!(s.target.iter().map(|l| l.what.as_str()).collect::<Vec<_>>(), ["subsystem", "port"]);
+        assert_eq!(s.host.len(), 2);
+        // a statement stands where it was written
+        assert_eq!((s.host[0].place.line, s.host[1].place.line), (2, 5));
+    }
+
+    #[test]
+    fn a_part_that_is_not_there_or_grows_without_end_is_refused() {
+        for (text, line, what) in [
+            (SCENARIO.to_owned(), 4, "no part `lab` above"),
+            ("part a\n  use a\n  open\npart a\n  open\n".to_owned(), 4, "a name of its own"),
+            ("part\n  open\n".to_owned(), 1, "a name of its own"),
+            ("scenario a\n  golden \"f\"\n  host\n    open\n".to_owned(), 1, "mask NAME"),
+        ] {
+            let fault = file(&text).expect_err(&text);
+            assert!(fault.place.line == line && fault.what.contains(what), "{text}: {fault:?}");
+        }
+        let doubling: String = (1..40).map(|n| format!("part p{n}\n  use p{}\n  use p{}\n", n - 1, n - 1)).collect();
+        let fault = file(&format!("part p0\n  open\n{doubling}")).expect_err("too much");
+        assert!(fault.what.contains("lines"), "{fault:?}");
+    }
 }

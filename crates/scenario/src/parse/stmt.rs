@@ -6,7 +6,7 @@ use super::lines::Line;
 use crate::ast::{Alternative, Assign, Awaited, Cond, End, Grade, SendMode, Stmt, What};
 
 const VERBS: &str = "a statement: open, connect, send, expect, command, read, write, assert, let, await, wait, close, reset, \
-                     shutdown, note, repeat or if";
+                     shutdown, target, note, repeat, if or use";
 
 /// Words that end a list of fields.
 const RESERVED: &[&str] =
@@ -56,6 +56,7 @@ fn statement(line: &Line<'_>, lines: &[Line<'_>], at: &mut usize) -> Result<Stmt
         "close" => What::End(End::Close),
         "reset" => What::End(End::Reset),
         "shutdown" => What::End(End::Shutdown),
+        "target" => What::Target { verb: c.word("what to change at the target")?, with: assigns(&mut c, &mut None)? },
         "note" => {
             let text = c.text()?;
             let mut values = Vec::new();

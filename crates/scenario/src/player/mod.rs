@@ -242,6 +242,10 @@ impl<'a> Player<'a> {
                 self.end_connection(i, *how);
                 Ok(())
             }
+            What::Target { verb, with } => {
+                let with = with.iter().map(|a| Ok((a.name.clone(), self.plain(&a.value)?))).collect::<Step<Vec<_>>>()?;
+                self.net.operate(verb, &with).map_err(|e| self.script(e))
+            }
             What::Note(text, values) => {
                 let mut line = text.clone();
                 for v in values {
@@ -258,6 +262,11 @@ impl<'a> Player<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// A value as other crates know it.
+    fn plain(&self, e: &crate::ast::Expr) -> Step<nvmf_wire::Value> {
+        self.eval(e)?.plain().map_err(|e| self.script(e))
     }
 
     /// Names bound inside are forgotten after each round, so that `ttag=$t` binds anew.
