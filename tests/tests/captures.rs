@@ -26,6 +26,11 @@ fn number(entry: &Table, key: &str) -> usize {
     entry.get(key).and_then(toml::Value::as_integer).unwrap_or(0) as usize
 }
 
+fn counts(entry: &Table, key: &str) -> BTreeMap<String, usize> {
+    let table = entry.get(key).and_then(toml::Value::as_table).into_iter().flatten();
+    table.map(|(k, v)| (k.clone(), v.as_integer().unwrap_or(-1) as usize)).collect()
+}
+
 #[test]
 fn every_capture_goes_through_and_back() {
     let entries = manifest();
@@ -35,16 +40,15 @@ fn every_capture_goes_through_and_back() {
         let file = e["file"].as_str().expect("a name");
         let trip = Trip::of(&folder().join(file)).expect("a capture");
         wrong.extend(trip.mismatches.iter().map(|m| format!("{file}: {m}")));
-        let counted: BTreeMap<String, usize> = e["pdus"]
-            .as_table()
-            .expect("a table")
-            .iter()
-            .map(|(k, v)| (k.clone(), v.as_integer().unwrap_or(-1) as usize))
-            .collect();
         let got = (&trip.pdus, trip.malformed.len(), trip.rest.len(), trip.bad_digests);
-        let want = (&counted, number(e, "malformed"), number(e, "undecodable"), 0);
+        let want = (&counts(e, "pdus"), number(e, "malformed"), number(e, "undecodable"), 0);
         if got != want || trip.total() == 0 {
             wrong.push(format!("{file}: (PDUs, malformed, undecodable, bad digests) {got:?}, the manifest has {want:?}"));
+        }
+        let got = (&trip.packets, &trip.messages, trip.repeated);
+        let want = (&counts(e, "packets"), &counts(e, "messages"), number(e, "repeated"));
+        if got != want {
+            wrong.push(format!("{file}: (RoCEv2 packets, messages, sent again) {got:?}, the manifest has {want:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -208,8 +208,9 @@ fn recorded_captures_survive_being_written() {
         let mut bytes = Vec::new();
         nvmf_capture::pcapng::Writer::new().write(first.exchange(), &mut bytes).unwrap();
         let again = nvmf_capture::Capture::read(&bytes[..]).unwrap();
-        assert_eq!(first.connections().len(), again.connections().len(), "{path:?}");
-        for (a, b) in first.connections().iter().zip(again.connections()) {
+        let first: Vec<_> = first.connections().iter().filter(|c| c.transport == nvmf_capture::Transport::Tcp).collect();
+        assert_eq!(first.len(), again.connections().len(), "{path:?}");
+        for (a, b) in first.into_iter().zip(again.connections()) {
             let plain = |c: &Connection| c.events.iter().map(|e| (e.at_ns, e.dir, e.kind.clone())).collect::<Vec<_>>();
             assert_eq!(plain(a), plain(b), "{path:?}");
         }

@@ -1,7 +1,8 @@
 //! Writes an [`Exchange`] as pcapng with synthetic Ethernet, IP and TCP headers, so that Wireshark can open it.
 //!
 //! Handshake, sequence and acknowledgement numbers, checksums, FIN and RST are those that a lossless network would have shown; each
-//! chunk starts a new segment, long ones are cut at the MSS. Times have nanoseconds. Read [`Writer`].
+//! chunk starts a new segment, long ones are cut at the MSS. Times have nanoseconds. Connections over RDMA are left out: they are only
+//! ever read from a capture, which has their frames. Read [`Writer`].
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -18,7 +19,7 @@ use pcap_file::pcapng::blocks::opt_common::CommonOption;
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::{DataLink, Endianness};
 
-use crate::exchange::{Connection, Direction, EventKind, Exchange};
+use crate::exchange::{Connection, Direction, EventKind, Exchange, Transport};
 
 /// How an exchange is written.
 #[derive(Clone, Debug)]
@@ -75,7 +76,8 @@ impl Writer {
         file.write_pcapng_block(interface).map_err(io::Error::other)?;
 
         let mut frames = Vec::new();
-        for (i, connection) in exchange.connections.iter().enumerate() {
+        let over_tcp = |c: &&Connection| c.transport == Transport::Tcp;
+        for (i, connection) in exchange.connections.iter().filter(over_tcp).enumerate() {
             self.frames(i, connection, &mut frames)?;
         }
         frames.sort_by_key(|f| f.at_ns);

@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use nvmf_capture::roce::{Icrc, Packet, Place, Rdma};
 use nvmf_capture::{Capture, Connection, Direction, EventKind, Session};
 use nvmf_wire::admin::{Cns, Feature, GetLogPage, Identify, SetFeatures};
+use nvmf_wire::cm::Mad;
 use nvmf_wire::connect::ConnectData;
 use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, PropertyGetResponse, QueuesGranted};
 use nvmf_wire::identify::{page_layout, read_descriptors, write_descriptors};
 use nvmf_wire::layout::{Layout, Structure};
 use nvmf_wire::log::page_layouts;
+use nvmf_wire::roce::{Aeth, Bth, Deth, Ieth, Reth};
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType};
 use nvmf_wire::{Cid, Cqe, Opcode, Sqe, Status};
@@ -24,17 +27,23 @@ const MAX_DATA: usize = 1 << 20;
 /// What one capture held, and what did not come back.
 #[derive(Debug, Default)]
 pub struct Trip {
-    /// NVMe/TCP connections.
+    /// Connections of NVMe/TCP and NVMe/RDMA.
     pub connections: usize,
     /// PDUs by type, malformed ones included.
     pub pdus: BTreeMap<String, usize>,
+    /// RoCEv2 packets by opcode, without the transport that its name begins with.
+    pub packets: BTreeMap<String, usize>,
+    /// What RoCEv2 packets came to, without what was sent again: capsules, READs, WRITEs, messages of connection management.
+    pub messages: BTreeMap<String, usize>,
+    /// RoCEv2 packets that were sent again, connection management aside.
+    pub repeated: usize,
     /// SQEs, CQEs and data structures taken through their tables.
     pub sqes: usize,
     /// See `sqes`.
     pub cqes: usize,
     /// See `sqes`.
     pub data: usize,
-    /// Digests that are not those of the bytes.
+    /// Digests and invariant CRCs that are not those of the bytes.
     pub bad_digests: usize,
     /// PDUs whose header contradicts itself or the type, each with where and why.
     pub malformed: Vec<String>,
@@ -47,7 +56,7 @@ pub struct Trip {
 impl fmt::Display for Trip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} connections:", self.connections)?;
-        for (t, n) in &self.pdus {
+        for (t, n) in self.pdus.iter().chain(&self.packets).chain(&self.messages) {
             write!(f, " {t} {n}")?;
         }
         write!(f, "; SQE {}, CQE {}, data {}", self.sqes, self.cqes, self.data)?;
@@ -73,9 +82,9 @@ impl Trip {
         Ok(trip)
     }
 
-    /// PDUs in all.
+    /// PDUs and packets in all.
     pub fn total(&self) -> usize {
-        self.pdus.values().sum()
+        self.pdus.values().chain(self.packets.values()).sum()
     }
 
     fn connection(&mut self, n: usize, c: &Connection) {
@@ -104,7 +113,12 @@ impl Trip {
                 EventKind::Gap { offset, len } => {
                     self.rest.push(format!("{at}: {len} bytes from stream offset {offset} are not in the capture"));
                 }
-                EventKind::Closed { .. } | EventKind::Tls(_) | EventKind::Packet(_) | EventKind::Rdma(_) => {}
+                EventKind::Packet(packet) => self.packet(&at, packet),
+                EventKind::Rdma(rdma) => {
+                    self.rdma(&at, event.dir, &session, rdma, &mut reads);
+                    session.apply_rdma(event.dir, rdma);
+                }
+                EventKind::Closed { .. } | EventKind::Tls(_) => {}
             }
         }
     }
@@ -152,9 +166,22 @@ impl Trip {
             }
         }
         match ptype {
-            PduType::CAPSULE_CMD => self.command(at, session, pdu),
-            PduType::CAPSULE_RESP => self.response(at, session, pdu),
-            PduType::C2H_DATA => self.read_data(at, session, pdu, reads),
+            PduType::CAPSULE_CMD => {
+                if let Ok(capsule) = CapsuleCmd::read(&pdu.header) {
+                    self.command(at, session, &Sqe::from_bytes(capsule.sqe()), &pdu.data);
+                }
+            }
+            PduType::CAPSULE_RESP => {
+                if let Ok(capsule) = CapsuleResp::read(&pdu.header) {
+                    self.response(at, session, Cqe::from_bytes(capsule.cqe()));
+                }
+            }
+            PduType::C2H_DATA => {
+                if let Ok(head) = C2hData::read(&pdu.header) {
+                    let piece = (head.cccid(), u64::from(head.datao()), head.last());
+                    self.read_data(at, session, piece, &pdu.data, reads);
+                }
+            }
             PduType::H2C_DATA => {
                 let command = H2cData::read(&pdu.header).ok().and_then(|h| session.command(h.cccid()));
                 if command.is_some_and(|c| c.sqe.fctype() == Some(FabricsType::CONNECT)) {
@@ -165,14 +192,78 @@ impl Trip {
         }
     }
 
-    fn command(&mut self, at: &str, session: &Session, pdu: &Pdu) {
-        let Ok(capsule) = CapsuleCmd::read(&pdu.header) else { return };
-        let sqe = Sqe::from_bytes(capsule.sqe());
+    /// A packet with its headers, and the message in it where that is one of connection management.
+    fn packet(&mut self, at: &str, packet: &Packet) {
+        let headers = match packet.headers() {
+            Ok(h) => h,
+            Err(e) => return self.malformed.push(format!("{at}: {e}")),
+        };
+        let name = headers.bth.opcode().to_string();
+        *self.packets.entry(name.trim_start_matches("RC ").to_owned()).or_default() += 1;
+        self.bad_digests += usize::from(packet.icrc != Icrc::Good);
+        self.repeated += usize::from(packet.place == Place::Repeated && headers.deth.is_none());
+        let mut rest = &packet.bytes[..];
+        let mut next = |layout: &'static Layout| {
+            self.fields(at, layout, rest);
+            rest = rest.get(layout.bytes..).unwrap_or(&[]);
+        };
+        next(Bth::LAYOUT);
+        let there = [
+            (headers.deth.is_some(), Deth::LAYOUT),
+            (headers.reth.is_some(), Reth::LAYOUT),
+            (headers.aeth.is_some(), Aeth::LAYOUT),
+            (headers.ieth.is_some(), Ieth::LAYOUT),
+        ];
+        for (_, layout) in there.into_iter().filter(|(there, _)| *there) {
+            next(layout);
+        }
+    }
+
+    fn rdma(&mut self, at: &str, dir: Direction, session: &Session, rdma: &Rdma, reads: &mut BTreeMap<u16, Vec<u8>>) {
+        let what = match rdma {
+            Rdma::QueuePairs { .. } => return,
+            Rdma::Cm(cm) => {
+                self.fields(at, Mad::LAYOUT, cm.mad.as_bytes());
+                match cm.message().layout() {
+                    Some(layout) => self.fields(at, layout, &cm.bytes),
+                    None => self.malformed.push(format!("{at}: message {} of connection management", cm.message())),
+                }
+                "CM"
+            }
+            Rdma::Command { sqe, rest, .. } => {
+                self.command(at, session, sqe, rest);
+                "CapsuleCmd"
+            }
+            Rdma::Response { cqe, .. } => {
+                self.response(at, session, *cqe);
+                "CapsuleResp"
+            }
+            Rdma::Read(_) => "READ",
+            Rdma::Data(data) => {
+                let owner = data.target.cid.zip(data.offset());
+                let connect =
+                    owner.and_then(|(cid, _)| session.command(cid)).filter(|c| c.sqe.fctype() == Some(FabricsType::CONNECT));
+                if connect.is_some() {
+                    self.connect_data(at, &data.bytes);
+                } else if let Some((cid, offset)) = owner {
+                    self.read_data(at, session, (cid, offset, data.last), &data.bytes, reads);
+                }
+                if !data.last {
+                    return;
+                }
+                if dir == Direction::HostToController { "READ response" } else { "WRITE" }
+            }
+            other => return self.rest.push(format!("{at}: {other:?}")),
+        };
+        *self.messages.entry(what.to_owned()).or_default() += 1;
+    }
+
+    fn command(&mut self, at: &str, session: &Session, sqe: &Sqe, data: &[u8]) {
         self.sqes += 1;
         self.fields(at, Sqe::LAYOUT, sqe.as_bytes());
-        self.fields(at, session.layout_of(&sqe).0, sqe.as_bytes());
+        self.fields(at, session.layout_of(sqe).0, sqe.as_bytes());
         if sqe.fctype() == Some(FabricsType::CONNECT) {
-            self.connect_data(at, &pdu.data);
+            self.connect_data(at, data);
         }
     }
 
@@ -183,12 +274,10 @@ impl Trip {
         }
     }
 
-    fn response(&mut self, at: &str, session: &Session, pdu: &Pdu) {
-        let Ok(capsule) = CapsuleResp::read(&pdu.header) else { return };
-        let cqe = Cqe::from_bytes(capsule.cqe());
+    fn response(&mut self, at: &str, session: &Session, cqe: Cqe) {
         self.cqes += 1;
         self.fields(at, Cqe::LAYOUT, cqe.as_bytes());
-        if Cqe::from_bytes(capsule.cqe()).with_status(cqe.status()) != cqe && cqe.as_bytes()[14] & 1 == 0 {
+        if cqe.with_status(cqe.status()) != cqe && cqe.as_bytes()[14] & 1 == 0 {
             self.mismatches.push(format!("{at}: the status field came back otherwise"));
         }
         let Some(sqe) = session.command(cqe.cid()).map(|c| c.sqe) else { return };
@@ -210,21 +299,27 @@ impl Trip {
         self.fields(at, layout, cqe.as_bytes());
     }
 
-    fn read_data(&mut self, at: &str, session: &Session, pdu: &Pdu, reads: &mut BTreeMap<u16, Vec<u8>>) {
-        let Ok(head) = C2hData::read(&pdu.header) else { return };
-        let Cid(cid) = head.cccid();
-        let data = reads.entry(cid).or_default();
-        if head.datao() == 0 {
+    /// A piece of a command's data: CID, offset, and whether it is the last.
+    fn read_data(
+        &mut self,
+        at: &str,
+        session: &Session,
+        (cid, offset, last): (Cid, u64, bool),
+        bytes: &[u8],
+        reads: &mut BTreeMap<u16, Vec<u8>>,
+    ) {
+        let data = reads.entry(cid.0).or_default();
+        if offset == 0 {
             data.clear();
         }
-        if head.datao() as usize == data.len() && data.len() + pdu.data.len() <= MAX_DATA {
-            data.extend_from_slice(&pdu.data);
+        if offset == data.len() as u64 && data.len() + bytes.len() <= MAX_DATA {
+            data.extend_from_slice(bytes);
         }
-        if !head.last() {
+        if !last {
             return;
         }
-        let data = reads.remove(&cid).unwrap_or_default();
-        let Some(sqe) = session.command(head.cccid()).map(|c| c.sqe) else { return };
+        let data = reads.remove(&cid.0).unwrap_or_default();
+        let Some(sqe) = session.command(cid).map(|c| c.sqe) else { return };
         if !session.is_admin() || sqe.fctype().is_some() {
             return;
         }

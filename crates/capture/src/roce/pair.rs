@@ -120,7 +120,11 @@ impl Pair {
         if op.is_response() {
             return self.response(dir, headers, packet, out);
         }
-        packet.place = self.side(dir).order.place(psn);
+        let side = self.side(dir);
+        packet.place = match side.order.place(psn) {
+            Place::Early(_) if side.held.iter().any(|(_, h, _)| h.bth.psn() == psn) => Place::Repeated,
+            place => place,
+        };
         let place = packet.place;
         out.packet(dir, packet.clone());
         match place {
@@ -150,9 +154,6 @@ impl Pair {
     fn hold(&mut self, dir: Direction, headers: &Headers, packet: Packet, out: &mut Out<'_>) {
         let psn = headers.bth.psn();
         let side = self.side(dir);
-        if side.held.iter().any(|(_, h, _)| h.bth.psn() == psn) {
-            return;
-        }
         if side.held.len() < MAX_HELD && out.room.take(packet.bytes.len()) {
             side.held.push_back((out.when, *headers, packet));
             return;
