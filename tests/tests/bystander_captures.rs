@@ -18,7 +18,7 @@ fn what_real_stacks_break() {
             *counts.entry(format!("{} {}", f.requirement.id, f.side)).or_default() += 1;
         }
         let name = path.file_name().unwrap().to_string_lossy();
-        out.push_str(&format!("{}:\n", name.trim_end_matches(".pcap.gz")));
+        out.push_str(&format!("{}:\n", name.trim_end_matches(".gz").trim_end_matches(".pcap").trim_end_matches(".pcapng")));
         for (what, n) in counts {
             out.push_str(&format!("  {what} x{n}\n"));
         }

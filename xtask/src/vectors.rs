@@ -74,7 +74,7 @@ fn captures(files: &[String]) -> Result<(), String> {
     let mut failed = Vec::new();
     let mut total = 0;
     for file in files {
-        let trip = match Trip::of(Path::new(file)) {
+        let trip = match Trip::of(Path::new(file), None) {
             Ok(t) => t,
             Err(e) => {
                 println!("FAIL  {e}");

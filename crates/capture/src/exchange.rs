@@ -229,6 +229,11 @@ impl Cutter {
         self.streams[dir.index()].gap(len, |kind| emit(Event { at_ns, frame, dir, kind }));
     }
 
+    /// An event beside the PDUs, with its time and frame.
+    pub(crate) fn event(&mut self, dir: Direction, at_ns: u64, kind: EventKind) -> Event {
+        Event { at_ns: self.clock(dir, at_ns), frame: self.frame, dir, kind }
+    }
+
     /// The start of the connection was not seen: a gap of unknown length, shown as 0 bytes. Both streams look for their first PDU.
     pub(crate) fn missed_start(&mut self, at_ns: u64, mut emit: impl FnMut(Event)) {
         for stream in &mut self.streams {

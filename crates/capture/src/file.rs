@@ -5,15 +5,19 @@
 use std::fmt;
 use std::io::{BufReader, Cursor, Read};
 
-use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::pcapng::blocks::block_common::Block;
+use pcap_file::{DataLink, Endianness};
 
 use crate::packet::Link;
 
 /// Longest packet record, bytes.
 const MAX_RECORD: usize = 8 << 20;
+
+/// Type of the pcapng block that holds secrets, and the kind of secrets that is used here. [pcapng, 4.7]
+const DECRYPTION_SECRETS: u32 = 0x0a;
+const TLS_KEY_LOG: u32 = 0x544c_534b;
 
 /// Why a capture file cannot be read.
 #[derive(Debug)]
@@ -60,6 +64,8 @@ pub(crate) struct Frame<'a> {
 /// Takes what a file holds.
 pub(crate) trait Frames {
     fn frame(&mut self, frame: &Frame<'_>);
+    /// Secrets of TLS connections, which come before the frames that need them.
+    fn key_log(&mut self, text: &[u8]) -> Result<(), String>;
     /// Something odd about the file.
     fn note(&mut self, note: &str);
 }
@@ -137,6 +143,12 @@ fn pcapng(reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> 
                 }
                 continue;
             }
+            Block::Unknown(b) if b.type_ == DECRYPTION_SECRETS => {
+                if let Err(e) = secrets(&b.value, state.endianness(), sink) {
+                    sink.note(&format!("secrets at byte {offset}: {e}"));
+                }
+                continue;
+            }
             _ => continue,
         };
         number += 1;
@@ -146,6 +158,18 @@ fn pcapng(reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> 
             sink.frame(&Frame { number, at_ns, link, bytes, original_len: original_len as usize });
         }
     }
+}
+
+/// A Decryption Secrets Block: what they are for, how long they are, and the secrets. [pcapng, 4.7]
+fn secrets(block: &[u8], order: Endianness, sink: &mut dyn Frames) -> Result<(), String> {
+    let word = |b: &[u8; 4]| if order == Endianness::Big { u32::from_be_bytes(*b) } else { u32::from_le_bytes(*b) };
+    let (head, rest) = block.split_first_chunk::<8>().ok_or("a block without its head")?;
+    let [kind, len] = [head.first_chunk().map_or(0, word), head.last_chunk().map_or(0, word)];
+    if kind != TLS_KEY_LOG {
+        return Ok(());
+    }
+    let text = rest.get(..len as usize).ok_or_else(|| format!("{len} bytes of secrets, {} are there", rest.len()))?;
+    sink.key_log(text)
 }
 
 fn broken(frames: u64, offset: u64, why: &dyn fmt::Display) -> String {

@@ -13,6 +13,7 @@ use crate::file::{self, CaptureError, Frame, Frames};
 use crate::packet::{self, Carried};
 use crate::roce::Roce;
 use crate::tcp::Reassembly;
+use crate::tls::KeyLog;
 
 /// Ports on which a connection is taken for NVMe/TCP whatever it carries.
 pub const PORTS: [u16; 2] = [IO_PORT, DISCOVERY_PORT];
@@ -52,11 +53,12 @@ pub trait Watcher {
 #[derive(Clone, Debug)]
 pub struct Follow {
     ports: Vec<u16>,
+    keys: KeyLog,
 }
 
 impl Default for Follow {
     fn default() -> Self {
-        Self { ports: PORTS.to_vec() }
+        Self { ports: PORTS.to_vec(), keys: KeyLog::default() }
     }
 }
 
@@ -85,10 +87,17 @@ impl Follow {
         self
     }
 
+    /// Opens TLS connections with these secrets, beside those that a pcapng file has itself.
+    #[must_use]
+    pub fn keys(mut self, keys: KeyLog) -> Self {
+        self.keys = keys;
+        self
+    }
+
     /// Reads a pcap or pcapng stream, compressed or not, to its end. Where it breaks off, what came before was seen, and a note
     /// says where.
     pub fn read(&self, reader: impl Read, watcher: &mut dyn Watcher) -> Result<Followed, CaptureError> {
-        let (tcp, roce) = (Reassembly::new(self.ports.clone()), Roce::new(self.ports.clone()));
+        let (tcp, roce) = (Reassembly::new(self.ports.clone(), self.keys.clone()), Roce::new(self.ports.clone()));
         let mut sink = Sink { tcp, roce, watcher, followed: Followed::default() };
         file::read(reader, &mut sink)?;
         let Sink { mut tcp, roce, watcher, mut followed } = sink;
@@ -116,6 +125,10 @@ impl Frames for Sink<'_> {
             }
             None => {}
         }
+    }
+
+    fn key_log(&mut self, text: &[u8]) -> Result<(), String> {
+        self.tcp.keys().add(text).map_err(|e| e.to_string())
     }
 
     fn note(&mut self, note: &str) {

@@ -6,6 +6,7 @@
 //! Which connections carry NVMe/TCP, and which end is the host, is told by [`flow::Flow`].
 
 mod flow;
+mod nvme;
 mod side;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use std::net::SocketAddr;
 
 use crate::follow::Watcher;
 use crate::packet::Segment;
+use crate::tls::KeyLog;
 use flow::{Flow, Shared};
 
 /// Most connections that are remembered, over or not; the half that was silent for longest goes first.
@@ -26,8 +28,13 @@ pub(crate) struct Reassembly {
 
 impl Reassembly {
     /// Connections on `ports` are taken for NVMe/TCP whatever they carry.
-    pub(crate) fn new(ports: Vec<u16>) -> Self {
-        Self { flows: HashMap::new(), shared: Shared::new(ports) }
+    pub(crate) fn new(ports: Vec<u16>, keys: KeyLog) -> Self {
+        Self { flows: HashMap::new(), shared: Shared::new(ports, keys) }
+    }
+
+    /// The secrets of TLS connections, for more to be added.
+    pub(crate) fn keys(&mut self) -> &mut KeyLog {
+        &mut self.shared.keys
     }
 
     /// Takes the next segment of the capture, which came in frame `number`.
@@ -119,7 +126,7 @@ mod tests {
 
     fn run(segments: &[(u64, Segment<'_>)]) -> Vec<Connection> {
         let mut kept = Kept::default();
-        let mut tcp = Reassembly::new(vec![4420]);
+        let mut tcp = Reassembly::new(vec![4420], KeyLog::default());
         for (i, (at, s)) in segments.iter().enumerate() {
             tcp.segment(*at, 1 + i as u64, s, &mut kept);
         }
@@ -199,7 +206,7 @@ mod tests {
             cut: 0,
         };
         segments.extend((0..=u64::from(GRACE)).map(|i| (2 + i, ack)));
-        let mut tcp = Reassembly::new(vec![4420]);
+        let mut tcp = Reassembly::new(vec![4420], KeyLog::default());
         for (at, s) in &segments {
             tcp.segment(*at, *at, s, &mut Kept::default());
         }
@@ -209,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_limited() {
-        let mut tcp = Reassembly::new(vec![4420]);
+        let mut tcp = Reassembly::new(vec![4420], KeyLog::default());
         let mut kept = Kept::default();
         tcp.segment(0, 1, &up(0, &[0]), &mut kept);
         let piece = vec![0u8; 60_000];
@@ -239,7 +246,7 @@ mod tests {
         let swap =
             |s: Segment<'static>, from: &str, to: &str| Segment { from: from.parse().unwrap(), to: to.parse().unwrap(), ..s };
         let b: &'static [u8] = b.leak();
-        let mut tcp = Reassembly::new(vec![4420]);
+        let mut tcp = Reassembly::new(vec![4420], KeyLog::default());
         let mut kept = Kept::default();
         tcp.segment(0, 1, &swap(up(0, b), "10.0.0.1:22", "10.0.0.2:50001"), &mut kept);
         tcp.segment(0, 2, &swap(up(0, b"SSH-2.0-x\r\n"), "10.0.0.1:22", "10.0.0.2:50002"), &mut kept);

@@ -5,6 +5,7 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use nvmf_capture::tls::KeyLog;
 use nvmf_capture::{Capture, Direction, Ends, Event, Follow, Followed, Watcher};
 use nvmf_conformance::ExitStatus;
 use nvmf_conformance::report::printable;
@@ -23,7 +24,11 @@ pub struct Input {
 
 /// How capture files are read, for commands that take several of them. The options that all of them share belong here.
 #[derive(clap::Args)]
-pub struct Reading {}
+pub struct Reading {
+    /// Secrets of TLS connections: a key log, as TLS libraries write it where SSLKEYLOGFILE is set; those in a pcapng are found without
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
+}
 
 impl Input {
     /// Reads all of it into memory; see [`Reading::capture`].
@@ -44,7 +49,7 @@ impl Reading {
         let name = file.display();
         let refuse = |e: &dyn std::fmt::Display| output::refuse(ExitStatus::Harness, &format!("{name}: {e}"));
         let reader = open(file).map_err(|e| refuse(&format!("cannot be read: {e}")))?;
-        let capture = Capture::read(reader).map_err(|e| refuse(&e))?;
+        let capture = Capture::follow(&self.how()?, reader).map_err(|e| refuse(&e))?;
         for note in capture.notes() {
             eprintln!("note: {}", printable(&format!("{name}: {note}")));
         }
@@ -61,12 +66,19 @@ impl Reading {
         let refuse = |e: &dyn std::fmt::Display| output::refuse(ExitStatus::Harness, &format!("{name}: {e}"));
         let reader = open(file).map_err(|e| refuse(&format!("cannot be read: {e}")))?;
         let mut noted = Noted { file: name.clone(), connections: 0, watcher };
-        let followed = Follow::new().read(reader, &mut noted).map_err(|e| refuse(&e))?;
+        let followed = self.how()?.read(reader, &mut noted).map_err(|e| refuse(&e))?;
         if noted.connections == 0 {
             let (frames, others) = (followed.frames, followed.others);
             eprintln!("note: {name}: no NVMe over Fabrics in {frames} frames, {others} other TCP connections");
         }
         Ok(followed)
+    }
+
+    fn how(&self) -> Result<Follow, ExitCode> {
+        let Some(path) = &self.keys else { return Ok(Follow::new()) };
+        let refuse = |e: &dyn std::fmt::Display| output::refuse(ExitStatus::Harness, &format!("{}: {e}", path.display()));
+        let text = std::fs::read(path).map_err(|e| refuse(&format!("cannot be read: {e}")))?;
+        Ok(Follow::new().keys(KeyLog::read(&text).map_err(|e| refuse(&format!("is no key log: {e}")))?))
     }
 }
 

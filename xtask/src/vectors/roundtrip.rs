@@ -8,7 +8,8 @@ use std::fmt;
 use std::path::Path;
 
 use nvmf_capture::roce::{Icrc, Packet, Place, Rdma};
-use nvmf_capture::{Capture, Connection, Direction, EventKind, Session};
+use nvmf_capture::tls::KeyLog;
+use nvmf_capture::{Capture, Connection, Direction, EventKind, Follow, Session};
 use nvmf_wire::admin::{Cns, Feature, GetLogPage, Identify, SetFeatures};
 use nvmf_wire::cm::Mad;
 use nvmf_wire::connect::ConnectData;
@@ -71,9 +72,17 @@ impl fmt::Display for Trip {
 }
 
 impl Trip {
-    /// Reads a pcap or pcapng file, plain or in gzip. Fails where it is no capture.
-    pub fn of(path: &Path) -> Result<Self, String> {
-        let capture = Capture::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    /// Reads a pcap or pcapng file, plain or in gzip, with the key log of its TLS connections where there is one. Fails where it is no
+    /// capture.
+    pub fn of(path: &Path, keys: Option<&Path>) -> Result<Self, String> {
+        let wrong = |path: &Path, e: &dyn fmt::Display| format!("{}: {e}", path.display());
+        let mut follow = Follow::new();
+        if let Some(keys) = keys {
+            let text = std::fs::read(keys).map_err(|e| wrong(keys, &e))?;
+            follow = follow.keys(KeyLog::read(&text).map_err(|e| wrong(keys, &e))?);
+        }
+        let file = std::fs::File::open(path).map_err(|e| wrong(path, &e))?;
+        let capture = Capture::follow(&follow, file).map_err(|e| wrong(path, &e))?;
         let mut trip = Self { connections: capture.connections().len(), ..Self::default() };
         trip.rest.extend(capture.notes().iter().cloned());
         for (n, c) in capture.connections().iter().enumerate() {

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use nvmf_capture::{Capture, Connection, Direction, Session, wireshark_fields};
+use nvmf_capture::{Capture, Connection, Direction, EventKind, Session, wireshark_fields};
 use nvmf_wire::admin::{GetLogPage, Identify};
 use nvmf_wire::identify::page_layout;
 use nvmf_wire::layout::{Kind, Layout, Value};
@@ -63,7 +63,8 @@ impl Compared {
         let ports: Vec<u16> = capture.connections().iter().map(|c| c.server.port()).collect();
         let mut shown = streams(path, &ports)?;
         let mut out = Self::default();
-        for c in capture.connections() {
+        // tshark 4.0 shows no PDUs below TLS, or takes records for PDUs.
+        for c in capture.connections().iter().filter(|c| !c.events.iter().any(|e| matches!(e.kind, EventKind::Tls(_)))) {
             out.connection(c, &mut shown);
         }
         Ok(out)

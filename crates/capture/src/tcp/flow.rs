@@ -1,15 +1,17 @@
 //! One TCP connection: does it carry NVMe/TCP, which end is the host, and its events.
 //!
 //! It is NVMe/TCP where its first PDU is an ICReq, on any port; else by its port; and in a capture that begins in its middle, where a
-//! segment starts with a PDU head that proves itself. What comes before that is known is kept, up to a limit.
+//! segment starts with a PDU head that proves itself. Below TLS a PSK identity tells it, or what the secrets open. What comes before that is known is kept, up to a limit.
 
 use std::net::SocketAddr;
 
+use super::nvme::{self, Nvme};
 use super::side::{Piece, Side, When};
-use crate::exchange::{Cutter, Direction, Ends, Transport};
+use crate::exchange::{Ends, Transport};
 use crate::follow::Watcher;
 use crate::hunt::{self, Place};
 use crate::packet::Segment;
+use crate::tls::{self, KeyLog};
 
 /// Most bytes of a connection that are kept before it is known what it carries.
 const MAX_UNDECIDED: usize = 64 << 10;
@@ -21,6 +23,8 @@ const MAX_UNDECIDED_IN_ALL: usize = 16 << 20;
 /// What all connections of a capture share.
 pub(super) struct Shared {
     ports: Vec<u16>,
+    /// Secrets of TLS connections, those that the capture has itself included.
+    pub(super) keys: KeyLog,
     /// Number of the next connection that is recognised.
     pub(super) next: usize,
     /// Connections that carry something else.
@@ -34,8 +38,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(ports: Vec<u16>) -> Self {
-        Self { ports, next: 0, others: 0, waiting: 0, undecided: 0, flows: 0 }
+    pub(super) fn new(ports: Vec<u16>, keys: KeyLog) -> Self {
+        Self { ports, keys, next: 0, others: 0, waiting: 0, undecided: 0, flows: 0 }
     }
 }
 
@@ -72,14 +76,6 @@ enum KeptPiece {
     Bytes(Vec<u8>),
     Gap(u64),
     Closed { reset: bool },
-}
-
-/// A connection that carries NVMe/TCP.
-struct Nvme {
-    conn: usize,
-    /// Which of the ends is the host.
-    host: usize,
-    cutter: Cutter,
 }
 
 /// What can be said of a connection.
@@ -156,9 +152,8 @@ impl Flow {
         self.fate.decide(&known, true, shared, watcher);
         match std::mem::replace(&mut self.fate, Fate::Over) {
             Fate::Nvme(mut nvme) => {
-                let conn = nvme.conn;
-                nvme.cutter.finish(|e| watcher.event(conn, &e));
-                watcher.over(conn);
+                nvme.finish(watcher);
+                watcher.over(nvme.conn);
             }
             Fate::Undecided(_) => shared.others += 1,
             Fate::Other | Fate::Over => {}
@@ -184,7 +179,7 @@ struct Known {
 impl Fate {
     fn piece(&mut self, known: &Known, end: usize, when: When, piece: Piece<'_>, shared: &mut Shared, watcher: &mut dyn Watcher) {
         match self {
-            Self::Nvme(nvme) => nvme.piece(end, when, piece, watcher),
+            Self::Nvme(nvme) => nvme.piece(end, when, piece, &shared.keys, watcher),
             Self::Undecided(kept) => {
                 let piece = match piece {
                     Piece::Bytes(b) => {
@@ -216,16 +211,17 @@ impl Fate {
             *self = Self::Other;
             return;
         };
-        let mut nvme = Box::new(Nvme { conn: shared.next, host, cutter: Cutter::new(known.opened_ns) });
+        let start = start_of(&kept, host);
+        let secure = start.is_some_and(|s| tls::Stream::starts(&s) == Some(true));
+        let mut nvme = Box::new(Nvme::new(shared.next, host, known.opened_ns, secure));
         shared.next += 1;
         let [a, b] = known.ends;
         let (client, server) = if host == 0 { (a, b) } else { (b, a) };
         watcher.opened(nvme.conn, &Ends { client, server, opened_ns: known.opened_ns, transport: Transport::Tcp });
-        if !known.syn_seen && start_of(&kept, host).is_none_or(|s| !is_ic(&s, 0)) {
+        if !known.syn_seen && !secure && start.is_none_or(|s| !is_ic(&s, 0)) {
             // An unknown number of bytes went before.
-            let first = kept.first().map_or(When { at_ns: known.opened_ns, frame: 0 }, |k| k.when);
-            nvme.cutter.frame = first.frame;
-            nvme.cutter.missed_start(known.opened_ns, |e| watcher.event(nvme.conn, &e));
+            let frame = kept.first().map_or(0, |k| k.when.frame);
+            nvme.missed_start(When { at_ns: known.opened_ns, frame }, watcher);
         }
         for Kept { end, when, piece } in &kept {
             let piece = match piece {
@@ -233,26 +229,9 @@ impl Fate {
                 KeptPiece::Gap(len) => Piece::Gap(*len),
                 KeptPiece::Closed { reset } => Piece::Closed { reset: *reset },
             };
-            nvme.piece(*end, *when, piece, watcher);
+            nvme.piece(*end, *when, piece, &shared.keys, watcher);
         }
         *self = Self::Nvme(nvme);
-    }
-}
-
-impl Nvme {
-    fn piece(&mut self, end: usize, when: When, piece: Piece<'_>, watcher: &mut dyn Watcher) {
-        let dir = if end == self.host { Direction::HostToController } else { Direction::ControllerToHost };
-        let (conn, at_ns) = (self.conn, when.at_ns);
-        self.cutter.frame = when.frame;
-        match piece {
-            Piece::Bytes(bytes) => {
-                watcher.chunk(conn, dir, at_ns, bytes);
-                self.cutter.push(dir, at_ns, bytes, |e| watcher.event(conn, &e));
-            }
-            Piece::Gap(len) => self.cutter.gap(dir, at_ns, len, |e| watcher.event(conn, &e)),
-            Piece::Closed { reset } => self.cutter.close(dir, at_ns, reset, |e| watcher.event(conn, &e)),
-            Piece::Repeated(len) => watcher.repeated(conn, dir, at_ns, len),
-        }
     }
 }
 
@@ -278,6 +257,11 @@ impl Known {
         let too_much = kept_bytes > MAX_UNDECIDED || kept.len() > MAX_UNDECIDED_PIECES || shared.undecided > MAX_UNDECIDED_IN_ALL;
         let enough = at_end || spoke && self.syn_seen || too_much;
         let [a, b] = self.ends.map(|e| shared.ports.contains(&e.port()));
+        if let Some(client) = starts.iter().position(|s| s.is_some_and(|s| tls::Stream::starts(&s) == Some(true))) {
+            let given_up = if at_end || too_much { Verdict::Other } else { Verdict::Unknown };
+            let carries = if a || b { Some(true) } else { nvme::below_tls(bytes_of(kept, client), &shared.keys) };
+            return carries.map_or(given_up, |nvme| if nvme { Verdict::Host(client) } else { Verdict::Other });
+        }
         if a || b {
             let host = if b { 0 } else { 1 };
             return if enough || spoke { Verdict::Host(host) } else { Verdict::Unknown };
@@ -304,6 +288,14 @@ impl Kept {
     }
 }
 
+/// The bytes that were kept, each piece with whether `end` sent it.
+fn bytes_of(kept: &[Kept], end: usize) -> impl Iterator<Item = (bool, &[u8])> {
+    kept.iter().filter_map(move |k| match &k.piece {
+        KeptPiece::Bytes(bytes) => Some((k.end == end, bytes.as_slice())),
+        _ => None,
+    })
+}
+
 /// The first 8 bytes that an end sent; `None` where they are not all there, or a gap came before.
 fn start_of(kept: &[Kept], end: usize) -> Option<[u8; 8]> {
     let mut start = [0u8; 8];
@@ -327,7 +319,7 @@ fn start_of(kept: &[Kept], end: usize) -> Option<[u8; 8]> {
 }
 
 /// True for the head of an ICReq (type 0) or ICResp (type 1).
-fn is_ic(start: &[u8; 8], ptype: u8) -> bool {
+pub(super) fn is_ic(start: &[u8; 8], ptype: u8) -> bool {
     let [t, _, hlen, _, a, b, c, d] = *start;
     t == ptype && hlen == 128 && u32::from_le_bytes([a, b, c, d]) == 128
 }
