@@ -26,7 +26,8 @@ cargo xtask COMMAND
   docs [--bless]      check the pages of docs/checks, or write them from the scripts
   vectors [ARGS]      check the byte vectors; `vectors --captures FILE…` takes captures through the codec and back
   bless               accept what the snapshot tests, the catalogue's constants and the pages of the checks now are
-  bench tcp|memory    the target over loopback beside a raw socket loop, and its memory; `bench help` says more
+  bench tcp|memory|capture
+                      the target over loopback beside a raw socket loop, its memory, captures beside tshark; `bench help` says more
   lab [COMMAND]       the suite against Linux's own target in a guest; `lab help` says more";
 
 fn main() -> ExitCode {
