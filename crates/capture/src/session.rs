@@ -8,13 +8,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
+use nvmf_wire::admin::GetLogPage;
 use nvmf_wire::cm::CmMessage;
 use nvmf_wire::command::CommandKind;
 use nvmf_wire::connect::Connect;
 use nvmf_wire::layout::{Layout, Structure};
 use nvmf_wire::rdma::RdmaRequest;
 use nvmf_wire::sgl::{SglKeyed, SglType};
-use nvmf_wire::sqe::{Direction as DataDirection, FabricsSqe, FabricsType, IoOpcode};
+use nvmf_wire::sqe::{Direction as DataDirection, FabricsSqe, FabricsType, IoOpcode, Opcode};
 use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, IcResp, Pdu, PduType, R2t};
 use nvmf_wire::{Cid, Cqe, Qid, Sqe, Status};
 
@@ -38,6 +39,7 @@ pub struct Session {
     commands: BTreeMap<u16, Command>,
     message: Message,
     submitted: u64,
+    inferred: Option<bool>,
 }
 
 /// A command that has not been completed.
@@ -159,10 +161,30 @@ impl Session {
         self.request.as_ref()
     }
 
-    /// True where opcodes are those of admin commands: on the Admin Queue, and as long as no Connect was seen.
+    /// True where opcodes are those of admin commands: on the Admin Queue, and as long as no Connect was seen, but for
+    /// [`Session::inferred`].
     #[must_use]
     pub fn is_admin(&self) -> bool {
-        self.qid().is_none_or(|q| q == Qid::ADMIN)
+        self.qid().map_or(self.inferred.unwrap_or(true), |q| q == Qid::ADMIN)
+    }
+
+    /// Whether this is the Admin Queue (`true`) or an I/O Queue, as far as its commands tell, where neither the start of the connection
+    /// nor a Connect was seen.
+    #[must_use]
+    pub fn inferred(&self) -> Option<bool> {
+        self.inferred
+    }
+
+    /// What [`Session::inferred`] will be with `sqe`, where that is news.
+    #[must_use]
+    pub fn infers(&self, sqe: &Sqe) -> Option<bool> {
+        let begun = self.icreq.is_some() || self.icresp.is_some() || self.connect.is_some() || self.request.is_some();
+        if begun || self.inferred.is_some() { None } else { queue_of(sqe) }
+    }
+
+    /// True where the opcode of `sqe`, the next command, is that of an admin command.
+    fn is_admin_command(&self, sqe: &Sqe) -> bool {
+        self.infers(sqe).unwrap_or_else(|| self.is_admin())
     }
 
     /// True once Connect asked for no SQ flow control and the controller granted it by SQHD FFFFh. [FAB-SQFC-04]
@@ -204,12 +226,13 @@ impl Session {
     /// The name of a command on this queue: that of the table (`PropertyGet`), else the text's, else the code.
     #[must_use]
     pub fn command_name(&self, sqe: &Sqe) -> String {
-        if let Some(kind) = CommandKind::of(sqe, self.is_admin()) {
+        let admin = self.is_admin_command(sqe);
+        if let Some(kind) = CommandKind::of(sqe, admin) {
             return kind.name.to_owned();
         }
         let (named, code) = match sqe.fctype() {
             Some(f) => (f.name(), format!("fctype {:02x}h", f.0)),
-            None if self.is_admin() => (sqe.opc().name(), format!("opcode {:02x}h", sqe.opc().0)),
+            None if admin => (sqe.opc().name(), format!("opcode {:02x}h", sqe.opc().0)),
             None => (IoOpcode(sqe.opc().0).name(), format!("opcode {:02x}h", sqe.opc().0)),
         };
         named.map_or(code, |n| n.split([' ', '-', '/']).map(capital).collect())
@@ -218,7 +241,7 @@ impl Session {
     /// The table to read a command with, and whether it is the command's own, so that all its fields are known.
     #[must_use]
     pub fn layout_of(&self, sqe: &Sqe) -> (&'static Layout, bool) {
-        let admin = self.is_admin() || sqe.fctype() == Some(FabricsType::CONNECT);
+        let admin = self.is_admin_command(sqe) || sqe.fctype() == Some(FabricsType::CONNECT);
         match CommandKind::of(sqe, admin) {
             Some(kind) => (kind.layout, true),
             None if sqe.fctype().is_some() => (FabricsSqe::LAYOUT, false),
@@ -296,6 +319,7 @@ impl Session {
 
     /// The host sent a command, with so many bytes of data in its capsule.
     pub fn on_command(&mut self, sqe: Sqe, in_capsule: u32, bad_digest: bool) {
+        self.inferred = self.inferred.or_else(|| self.infers(&sqe));
         if sqe.fctype() == Some(FabricsType::CONNECT) && self.connect.is_none() {
             self.connect = Connect::read(sqe.as_bytes()).ok();
         }
@@ -362,6 +386,25 @@ impl Transfer {
         self.pdus = self.pdus.saturating_add(1);
         self.next = offset.wrapping_add(len);
         self.last |= last;
+    }
+}
+
+/// Whether a command belongs on the Admin Queue or on an I/O Queue; `None` where its opcode means something on both and its fields fit
+/// both, and for Fabrics commands. Queues are not created or deleted by admin commands over fabrics. [Base 2.0, 3.1.3.4]
+fn queue_of(sqe: &Sqe) -> Option<bool> {
+    let (nsid, length) = (sqe.nsid(), u64::from(sqe.sgl1().len()));
+    if sqe.fctype().is_some() {
+        return None;
+    }
+    match IoOpcode(sqe.opc().0) {
+        IoOpcode::FLUSH | IoOpcode::WRITE | IoOpcode::WRITE_UNCORRECTABLE | IoOpcode::COMPARE => Some(false),
+        IoOpcode::READ => Some(GetLogPage::read(sqe.as_bytes()).is_ok_and(|g| (u64::from(g.numd()) + 1) * 4 == length)),
+        // Abort; Asynchronous Event Request. Both leave NSID and every dword from 11 on unused.
+        IoOpcode::WRITE_ZEROES | IoOpcode::VERIFY => Some(nsid.0 == 0),
+        _ => match sqe.opc() {
+            Opcode::IDENTIFY | Opcode::GET_FEATURES | Opcode::KEEP_ALIVE => Some(true),
+            _ => None,
+        },
     }
 }
 

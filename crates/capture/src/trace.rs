@@ -270,6 +270,10 @@ pub(crate) fn command(session: &Session, sqe: &Sqe, data: &[u8]) -> String {
     if sqe.fctype() == Some(FabricsType::AUTHENTICATION_SEND) && !data.is_empty() {
         out.push_str(&authentication(data));
     }
+    if let Some(admin) = session.infers(sqe) {
+        let queue = if admin { "the Admin Queue" } else { "an I/O Queue" };
+        let _ = write!(out, " (taken for {queue} by its commands: no Connect was seen)");
+    }
     out
 }
 

@@ -3,8 +3,9 @@
 use std::io::Write as _;
 use std::process::Command;
 
+use bytes::Bytes;
 use nvmf_capture::pcapng::Writer;
-use nvmf_capture::{Capture, CaptureError, Direction, EventKind, Exchange, Recorder, Trace};
+use nvmf_capture::{Capture, CaptureError, Connection, Direction, EventKind, Exchange, Recorder, Trace};
 use nvmf_wire::tcp::{C2hData, Digests, IcReq, IcResp, Pdu, PduType};
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::pcapng::blocks::block_common::Block;
@@ -215,4 +216,72 @@ fn the_trace_of_a_file_is_that_of_the_recorded_exchange() {
     let e = exchange("10.0.0.1", "10.0.0.2");
     let back = Capture::read(&written(&e, 100)[..]).unwrap();
     assert_eq!(Trace::new(e.start_ns()).exchange(back.exchange()), Trace::new(e.start_ns()).exchange(&e));
+}
+
+/// A recorded association of Linux with its target on `port`, as frames.
+fn recorded(port: u16) -> (Exchange, Vec<(u64, Vec<u8>)>) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../captures/linux-6.12/tcp-io-64k.pcap.gz");
+    let mut e = Capture::open(path).unwrap().into_exchange();
+    for c in &mut e.connections {
+        c.server.set_port(port);
+    }
+    let frames = frames(&written(&e, 1448));
+    (e, frames)
+}
+
+fn bytes_of(c: &Connection, dir: Direction) -> Vec<Bytes> {
+    c.pdus().filter(|(e, _)| e.dir == dir).map(|(_, b)| b.clone()).collect()
+}
+
+/// Wherever a capture begins, and on whatever port, what it shows of a connection is the end of what the whole shows, and nothing
+/// else; at most the PDU that the beginning cuts and a few that nothing proves are missing.
+#[test]
+fn a_capture_may_begin_anywhere() {
+    for port in [4420, 5555] {
+        let (whole, frames) = recorded(port);
+        let io = whole.connections.last().unwrap();
+        for first in (0..frames.len()).step_by(frames.len() / 40) {
+            let back = Capture::read(&classic(1, usize::MAX, &frames[first..], false)[..]).unwrap();
+            let found = |c: &&Connection| back.connections().iter().any(|b| b.client == c.client);
+            let left = |c: &Connection| c.pdus().filter(|(e, _)| e.at_ns > frames[first].0).count();
+            for missing in whole.connections.iter().filter(|c| !found(c)) {
+                assert!(left(missing) <= 2, "port {port}, from frame {first} on: {} PDUs", left(missing));
+            }
+            for c in back.connections() {
+                let all = whole.connections.iter().find(|w| w.client == c.client && w.server == c.server).unwrap();
+                for dir in [H2C, C2H] {
+                    let (seen, all) = (bytes_of(c, dir), bytes_of(all, dir));
+                    assert!(all.ends_with(&seen), "port {port}, from frame {first} on: {} of {} PDUs", seen.len(), all.len());
+                }
+                let from = c.events[0].at_ns;
+                let due = all.pdus().filter(|(e, _)| e.at_ns > from).count();
+                assert!(c.pdus().count() + 2 >= due, "port {port}, from frame {first} on: {} of {due}", c.pdus().count());
+            }
+        }
+        let middle = frames.iter().position(|(at, _)| *at >= io.events[io.events.len() / 2].at_ns).unwrap();
+        let back = Capture::read(&classic(1, usize::MAX, &frames[middle..], false)[..]).unwrap();
+        let trace = Trace::new(0).exchange(back.exchange());
+        assert!(trace.contains("the start of the connection was not captured"), "{trace}");
+        let of_io: Vec<&str> =
+            trace.lines().filter(|l| l.contains("(taken for an I/O Queue by its commands: no Connect was seen)")).collect();
+        let [inferred] = of_io[..] else { panic!("{trace}") };
+        assert!(inferred.contains(" Read ") || inferred.contains(" Write "), "{inferred}");
+    }
+}
+
+/// With any one frame missing, every other PDU but those that it held a part of is shown.
+#[test]
+fn a_missing_frame_costs_the_pdus_that_it_held() {
+    let (whole, frames) = recorded(4420);
+    let count = |e: &Exchange| e.connections.iter().flat_map(|c| c.pdus()).count();
+    let all = count(&whole);
+    let long = |f: &[u8]| f.len() > 100;
+    for left_out in (0..frames.len()).filter(|i| long(&frames[*i].1)).step_by(23) {
+        let rest: Vec<_> = frames.iter().enumerate().filter(|(i, _)| *i != left_out).map(|(_, f)| f.clone()).collect();
+        let back = Capture::read(&classic(1, usize::MAX, &rest, false)[..]).unwrap();
+        let lost = all - count(back.exchange());
+        // A segment of 1,448 bytes can hold 20 capsules of 72; here it holds data and few of them.
+        assert!((1..=4).contains(&lost), "without frame {left_out} {lost} PDUs are missing");
+        assert!(back.connections().iter().any(|c| c.events.iter().any(|e| matches!(e.kind, EventKind::Gap { .. }))));
+    }
 }
