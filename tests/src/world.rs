@@ -13,10 +13,10 @@ use nvmf_engine::controller::{Hub, NewNamespace, Port};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{Reference, TcpSettings};
 use nvmf_fabric::{Sim, SimOptions, SimTarget, Stage, TapFactory};
-use nvmf_scenario::ast::{Assign, Fault, Scenario};
+use nvmf_scenario::ast::{Fault, Scenario};
 use nvmf_scenario::fault::FaultTap;
-use nvmf_scenario::player::{Peer, Scope};
-use nvmf_scenario::value::Val;
+use nvmf_scenario::golden;
+use nvmf_scenario::player::Peer;
 use nvmf_seam::{Geometry, Tap};
 use nvmf_wire::Cntlid;
 
@@ -80,15 +80,11 @@ pub fn stage(scenario: &Scenario, seed: u64, fault: Option<&Fault>) -> Result<(S
         return Ok((world, Peer { facts: facts.vars, ..peer() }));
     }
     let mut stage = Stage::default();
-    let facts = BTreeMap::from([("nsid".into(), Val::Int(1)), ("block".into(), Val::Int(512)), ("lba".into(), Val::Int(0))]);
-    for line in &scenario.target {
-        let value = |a: &Assign| Ok((a.name.clone(), Scope(&facts).eval(&a.value).map_err(|e| e.to_string())?.plain()?));
-        let with = line.with.iter().map(value).collect::<Result<Vec<_>, String>>()?;
-        stage.line(&line.what, &with).map_err(|e| format!("line {}: {e}", line.place.line))?;
+    for s in golden::settings(scenario)? {
+        stage.line(&s.what, &s.with).map_err(|e| format!("line {}: {e}", s.line))?;
     }
     let (addr, discovery, subnqn) = stage.reached().ok_or("the target has no port or no subsystem")?;
-    let mut peer = Peer { addr, discovery, subnqn: subnqn.to_owned(), facts, ..peer() };
-    peer.facts.insert("incapsule".into(), Val::Int(stage.in_capsule()));
+    let mut peer = golden::peer(addr, discovery, subnqn, stage.in_capsule());
     if let Some((nqn, id)) = stage.player() {
         (peer.hostnqn, peer.hostid) = (nqn.to_owned(), id);
     }

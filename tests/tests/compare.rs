@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use nvmf_capture::compare::{Difference, Mask, Options, Report, What, compare};
-use nvmf_capture::{Capture, Connection, Direction, EventKind, Exchange, Session};
+use nvmf_capture::{Capture, Connection, Direction, EventKind, Exchange, Rdma, Session};
+use nvmf_wire::cm::CmMessage;
 use nvmf_wire::tcp::{CapsuleCmd, CapsuleResp, Pdu, PduType};
-use nvmf_wire::{Cqe, Layout, Sqe, Structure, Value, connect, cqe, identify, log, nvm, property};
+use nvmf_wire::{Cqe, Layout, Nsid, Sqe, Structure, Value, connect, cqe, identify, log, nvm, property};
 use proptest::prelude::*;
 
 fn folder() -> PathBuf {
@@ -390,7 +391,7 @@ fn renamed(one: &Exchange) -> Exchange {
 #[test]
 fn another_name_for_everything_is_no_difference_and_two_names_for_one_thing_are() {
     let mut tried = 0;
-    for file in files().iter().filter(|f| f.contains("linux") && !f.contains("raw")) {
+    for file in files().iter().filter(|f| f.contains("linux-6.12/tcp-") && !f.contains("raw")) {
         let one = load(file);
         let other = renamed(&one);
         let report = held(&one, &other, "");
@@ -552,6 +553,116 @@ fn data_may_be_cut_otherwise_where_the_mask_joins_it() {
     let joined = compare(&one, &other, &options("join C2HData \"each controller has its own pieces\"")).expect("a Read in both");
     assert!(!paths(&joined).iter().any(|p| p.contains("C2HData")), "{}", joined.text(20));
     assert!(compare(&one, &other, &Options { from: Some("Sanitize".into()), ..Options::default() }).is_err());
+}
+
+/// The `nth` thing that RDMA packets came to, changed; `change` says whether it is one of those that count.
+fn bent(one: &Exchange, nth: usize, mut change: impl FnMut(&mut Rdma) -> bool) -> Exchange {
+    let mut other = one.clone();
+    let mut left = nth;
+    for e in other.connections.iter_mut().flat_map(|c| &mut c.events) {
+        let EventKind::Rdma(rdma) = &mut e.kind else { continue };
+        let mut copy = rdma.clone();
+        if change(&mut copy) {
+            left -= 1;
+            if left == 0 {
+                *rdma = copy;
+                return other;
+            }
+        }
+    }
+    panic!("{left} of {nth} missing");
+}
+
+#[test]
+fn rdma_is_compared_by_what_its_packets_come_to() {
+    // two sessions: other queue pairs, keys, addresses and sequence numbers, and the same up to the number of queues
+    let (one, other) = (load("linux-6.12/rdma-connect-plain.pcap.gz"), load("linux-6.12/rdma-io.pcap.gz"));
+    let mut mask = Mask::default();
+    mask.add("ignore Smart.host_* \"of the target's whole life\"\nskip CapsuleCmd.KeepAlive \"one was slower\"").expect("a mask");
+    let report =
+        compare(&one, &other, &Options { mask, to: Some("SetFeatures".into()), ..Options::default() }).expect("both have it");
+    assert!(report.is_equal() && report.commands >= 12, "{}", report.text(20));
+
+    let one = other;
+    type Bend = fn(&mut Rdma) -> bool;
+    let cases: &[(&str, usize, Bend)] = &[
+        ("CapsuleCmd.Read.slba", 2, |r| match r {
+            Rdma::Command { sqe, .. } if sqe.opc().0 == 2 && sqe.nsid() == Nsid(1) => {
+                let mut b = *sqe.as_bytes();
+                b[40] ^= 0x40;
+                *sqe = Sqe::from_bytes(b);
+                true
+            }
+            _ => false,
+        }),
+        (".invalidate", 2, |r| match r {
+            Rdma::Response { invalidate: Some(key), .. } => {
+                *key ^= 0x100;
+                true
+            }
+            _ => false,
+        }),
+        ("Read.Connect.rkey", 1, |r| match r {
+            Rdma::Read(target) => {
+                target.reth = target.reth.with(|s| s.rkey(7));
+                true
+            }
+            _ => false,
+        }),
+        ("Read.Connect.offset", 1, |r| match r {
+            Rdma::Read(target) => {
+                target.offset = Some(512);
+                true
+            }
+            _ => false,
+        }),
+        ("ReadResponse.Connect.length", 1, |r| match r {
+            Rdma::Data(d) if d.last => {
+                d.target.reth = d.target.reth.with(|s| s.dmalen(8));
+                true
+            }
+            _ => false,
+        }),
+        ("CmReq.RdmaRequest.hsqsize", 1, |r| match r {
+            Rdma::Cm(cm) if cm.message() == CmMessage::REQ => {
+                let mut b = cm.bytes.to_vec();
+                b[140 + 36 + 6] ^= 1;
+                cm.bytes = b.into();
+                true
+            }
+            _ => false,
+        }),
+        ("CmDreq.remote_qpn", 1, |r| match r {
+            Rdma::Cm(cm) if cm.message() == CmMessage::DREQ => {
+                let mut b = cm.bytes.to_vec();
+                b[10] ^= 1;
+                cm.bytes = b.into();
+                true
+            }
+            _ => false,
+        }),
+        ("CapsuleResp.", 4, |r| match r {
+            Rdma::Response { cqe, .. } => {
+                *cqe = cqe.with_status(nvmf_wire::Status(6));
+                true
+            }
+            _ => false,
+        }),
+    ];
+    for (path, nth, bend) in cases {
+        let report = held(&one, &bent(&one, *nth, bend), "");
+        let found = paths(&report);
+        assert!(found.iter().any(|p| p.contains(path)) && found.len() <= 12, "{path}: {}", report.text(20));
+    }
+    // an operation that did not come, and its data with it
+    let mut other = one.clone();
+    let events = &mut other.connections[1].events;
+    let at = events
+        .iter()
+        .position(|e| matches!(&e.kind, EventKind::Rdma(r) if matches!(&**r, Rdma::Data(d) if d.last && d.span.packets == 1)));
+    events.remove(at.expect("a WRITE in one packet"));
+    let found = paths(&held(&one, &other, ""));
+    assert!(found.contains(&"-< Write".to_owned()) && found.len() <= 2, "{found:?}");
 }
 
 proptest! {

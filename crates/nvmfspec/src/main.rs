@@ -10,6 +10,7 @@ mod completion;
 mod conformance;
 mod control;
 mod explain;
+mod golden;
 mod host;
 mod input;
 mod ladder;

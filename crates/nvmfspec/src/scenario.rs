@@ -7,6 +7,7 @@ use nvmf_conformance::ExitStatus;
 use nvmf_conformance::suite::{Item, Suite};
 
 use crate::conformance::{PeerArgs, ReportArgs, shell};
+use crate::golden;
 use crate::output;
 use crate::session::{self, Plan};
 
@@ -16,7 +17,8 @@ Examples:
   nvmfspec scenario my.check --target 10.0.0.5      against a real one
   nvmfspec scenario my.check --world sim --out out  in the simulated world, the trace in out/
 
-The language is described in docs/scenarios.md. The exit status is that of `nvmfspec conformance`.";
+Scenarios that describe their target are played in a simulated world of their own and held beside their captures, whatever the
+options say of the peer. The language is described in docs/scenarios.md. The exit status is that of `nvmfspec conformance`.";
 
 /// What to play, and against whom.
 #[derive(clap::Args, Debug)]
@@ -36,6 +38,9 @@ pub struct Args {
 
 /// Plays the file.
 pub fn run(args: Args) -> ExitCode {
+    if let Some(scenarios) = golden::of(&args.file) {
+        return golden::run(&args.file, &scenarios, &args.filter, args.peer.seed);
+    }
     match plan(&args) {
         Ok(plan) => session::run(plan, args.peer, args.reports),
         Err(message) => output::refuse(ExitStatus::Usage, &message),

@@ -1,14 +1,17 @@
 //! A scenario's `golden`: a run beside a capture of a real stack, packet by packet, and the wire block against either.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use nvmf_capture::compare::{self, Mask, Options, Report};
 use nvmf_capture::{Direction, EventKind, Exchange};
+use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::tcp::{Pdu, PduType};
+use nvmf_wire::{Cntlid, Value};
 
-use crate::ast::{Expr, Op, Place, Scenario, WireLine};
+use crate::ast::{Assign, Expr, Op, Place, Scenario, WireLine};
 use crate::commands::{Belongs, Commands};
-use crate::player::Scope;
+use crate::player::{Peer, Scope};
 use crate::value::{Val, compare};
 
 /// Where an exchange leaves the wire block.
@@ -49,6 +52,53 @@ pub fn packets(
         all.add(&mask(name)?).map_err(|e| format!("mask {name}, {e}"))?;
     }
     compare::compare(capture, run, &Options { mask: all, from: golden.from.clone(), to: golden.to.clone() })
+}
+
+/// A line of a `target` block, worked out: what is set, to which values.
+pub struct Setting {
+    /// What is set.
+    pub what: String,
+    /// To what.
+    pub with: Vec<(String, Value)>,
+    /// Line of the script.
+    pub line: usize,
+}
+
+/// The lines of a scenario's `target` block. The error names the line that has no value.
+pub fn settings(scenario: &Scenario) -> Result<Vec<Setting>, String> {
+    let bound = bound();
+    let one = |s: &crate::ast::Setting| {
+        let fault = |e: String| format!("line {}: {e}", s.place.line);
+        let value = |a: &Assign| Ok((a.name.clone(), Scope(&bound).eval(&a.value).map_err(|e| e.to_string())?.plain()?));
+        let with = s.with.iter().map(value).collect::<Result<_, String>>().map_err(fault)?;
+        Ok(Setting { what: s.what.clone(), with, line: s.place.line })
+    };
+    scenario.target.iter().map(one).collect()
+}
+
+/// What is bound in a scenario with a target of its own, beside names and `$incapsule`.
+fn bound() -> BTreeMap<String, Val> {
+    [("nsid", 1), ("block", 512), ("lba", 0)].map(|(name, n)| (name.to_owned(), Val::Int(n))).into()
+}
+
+/// A scenario's own target as a player sees it: where the first subsystem is reached, where the discovery service, the subsystem's name, and
+/// the data that a capsule takes, bytes.
+#[must_use]
+pub fn peer(addr: SocketAddr, discovery: SocketAddr, subnqn: &str, in_capsule: u64) -> Peer {
+    let mut facts = bound();
+    facts.insert("incapsule".to_owned(), Val::Int(in_capsule));
+    Peer {
+        addr,
+        discovery,
+        serves_discovery: true,
+        hostnqn: "nqn.2014-08.org.example:host".to_owned(),
+        hostid: *b"nvmfspec-golden1",
+        subnqn: subnqn.to_owned(),
+        discnqn: DISCOVERY_NQN.to_owned(),
+        cntlid: Cntlid::DYNAMIC,
+        facts,
+        time_scale: 1.0,
+    }
 }
 
 /// Compares, from the first PDU on that the first line fits. `from`: not before the first command of that name.

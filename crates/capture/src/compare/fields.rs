@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-use nvmf_wire::layout::load_bits;
 use nvmf_wire::{Field, Kind, Value};
 
 use super::align::Key;
@@ -62,11 +61,11 @@ impl<'m> Plans<'m> {
         for part in &m.parts {
             let plan = self.plan(m, part);
             for (f, rule) in &plan.fields {
-                if rule.how != How::Exact || !rule.allowed.is_empty() || f.name == part.hidden {
+                if rule.how != How::Exact || !rule.allowed.is_empty() || part.hidden.contains(&f.name) {
                     continue;
                 }
                 match f.is_int() {
-                    true => load_bits(&part.bytes, f.bit, f.width).hash(&mut strong),
+                    true => f.get(&part.bytes).int().hash(&mut strong),
                     false => part.bytes.get(f.offset()..f.offset() + f.width / 8).hash(&mut strong),
                 }
             }
@@ -141,7 +140,7 @@ impl Comparer<'_> {
                 self.alone(b, y, false, &mut found);
             }
         }
-        self.facts(a, b, &mut found);
+        self.facts(scope, a, b, &mut found);
         self.raw(a, b, &mut found);
         self.time(a, b, &mut found);
         if a.name == "CapsuleCmd" && scope.reused[0] != scope.reused[1] {
@@ -185,7 +184,7 @@ impl Comparer<'_> {
         }
         let structure = structure(x);
         let before = found.len();
-        for (field, rule) in plan.fields.iter().filter(|(f, _)| f.name != x.hidden && f.name != y.hidden) {
+        for (field, rule) in plan.fields.iter().filter(|(f, _)| !x.hidden.contains(&f.name) && !y.hidden.contains(&f.name)) {
             // by the other's own table, where status or kind give it another
             let Some(other) = (if same_table { Some(*field) } else { y.layout.field(field.name) }) else { continue };
             let values = [field.get(&x.bytes), other.get(&y.bytes)];
@@ -307,11 +306,15 @@ impl Comparer<'_> {
                     }
                 }
             }
-            ("ttag", Some(_)) if m.name == "R2T" => {
-                scope.ttags.define(&va, &vb);
-                None
+            // given anew by each R2T and each command, for what belongs to the command
+            ("ttag" | "rkey" | "va", Some(_)) => {
+                let names = scope.names.entry(domain).or_default();
+                if matches!(m.name, "R2T" | "CapsuleCmd") {
+                    names.define(&va, &vb);
+                    return None;
+                }
+                disagree(names, both, &va, &vb)
             }
-            ("ttag", Some(_)) => disagree(&mut scope.ttags, both, &va, &vb),
             ("cntlid", Some((a, b))) if a >= NO_CONTROLLER || b >= NO_CONTROLLER => (a != b).then(|| both.shown(0)),
             ("cntlid", Some((a, b))) if m.name == "CapsuleResp" => {
                 self.made_controller([a, b], conns);
@@ -364,18 +367,17 @@ impl Comparer<'_> {
         }
     }
 
-    fn facts(&mut self, a: &Message, b: &Message, found: &mut Vec<What>) {
+    fn facts(&mut self, scope: &mut Scope, a: &Message, b: &Message, found: &mut Vec<What>) {
         let find = |facts: &[Fact], like: &Fact| facts.iter().find(|f| f.name == like.name && f.index == like.index).cloned();
-        if a.facts == b.facts {
-            return;
-        }
         let in_a = a.facts.iter().map(|x| (Some(x.clone()), find(&b.facts, x)));
         let in_b = b.facts.iter().filter(|y| find(&a.facts, y).is_none()).map(|y| (None, Some(y.clone())));
-        for (x, y) in in_a.chain(in_b).filter(|(x, y)| x != y) {
+        // what is renamed has to agree even where it is the same
+        let key = |f: &Option<Fact>| f.as_ref().is_some_and(|f| f.name == "rkey" || f.name == "invalidate");
+        for (x, y) in in_a.chain(in_b).filter(|(x, y)| x != y || key(x)) {
             let Some(Fact { name, index, .. }) = x.as_ref().or(y.as_ref()) else { continue };
             let field = index.map_or_else(|| (*name).to_owned(), |i| format!("{name}[{i}]"));
             let (va, vb) = (x.as_ref().map(|f| f.value.clone()), y.as_ref().map(|f| f.value.clone()));
-            if !self.fact(a, &field, (&va, &vb)) {
+            if !self.fact(scope, a, &field, (&va, &vb)) {
                 let show = |v: Option<Known>| match v {
                     Some(Known::Int(n)) => n.to_string(),
                     Some(Known::Text(t)) => t,
@@ -387,7 +389,7 @@ impl Comparer<'_> {
     }
 
     /// Whether the mask takes two different values of a fact for equal.
-    fn fact(&mut self, m: &Message, field: &str, (a, b): (&Option<Known>, &Option<Known>)) -> bool {
+    fn fact(&mut self, scope: &mut Scope, m: &Message, field: &str, (a, b): (&Option<Known>, &Option<Known>)) -> bool {
         let rule = self.mask.rule([m.name, m.command, "", field]);
         let numbers = match (a, b) {
             (Some(Known::Int(p)), Some(Known::Int(q))) => Some((*p, *q)),
@@ -398,8 +400,10 @@ impl Comparer<'_> {
             (How::Within(t), Some((p, q))) => t.holds(p, q),
             (How::Rename(domain), Some((p, q))) => {
                 let domain = self.mask.domain(domain).to_owned();
-                self.names.entry(domain).or_default().agree(&p.to_le_bytes(), &q.to_le_bytes())
+                let names = if domain == "rkey" { &mut scope.names } else { &mut self.names };
+                names.entry(domain).or_default().agree(&p.to_le_bytes(), &q.to_le_bytes())
             }
+            (How::Exact, _) => a == b,
             _ => false,
         };
         let allowed = numbers.and_then(|(p, q)| rule.allowed.iter().find(|(i, j, _)| (*i, *j) == (p, q))).map(|(.., line)| *line);

@@ -11,6 +11,7 @@ use nvmf_wire::command::CommandKind;
 use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, PropertyGetResponse, QueuesGranted};
 use nvmf_wire::layout::{Layout, Structure};
 use nvmf_wire::property::{Property, PropertyGet, PropertySet};
+use nvmf_wire::sgl::{SglKeyed, SglType};
 use nvmf_wire::sqe::{FabricsType, Opcode};
 use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, H2cData, Pdu, PduHead, PduType, R2t};
 use nvmf_wire::{Cqe, Sqe, Status};
@@ -20,11 +21,57 @@ use crate::exchange::{Connection, Direction, Event, EventKind};
 use crate::session::Session;
 
 /// Messages besides PDUs.
-pub(super) const NAMES: &[&str] = &["Data", "Close", "Malformed", "Undecodable", "Gap", "Connection"];
+pub(super) const NAMES: &[&str] = &[
+    "Data",
+    "Close",
+    "Malformed",
+    "Undecodable",
+    "Gap",
+    "Connection",
+    // of RDMA
+    "CmReq",
+    "CmRep",
+    "CmRtu",
+    "CmRej",
+    "CmMra",
+    "CmDreq",
+    "CmDrep",
+    "Cm",
+    "Read",
+    "ReadResponse",
+    "Write",
+    "Send",
+    "Immediate",
+    "Missing",
+    "Stray",
+    "Packet",
+];
 
 /// Fields that no table has.
-pub(super) const FACTS: &[&str] =
-    &["time", "hdgst", "ddgst", "pad", "bytes", "length", "nsid", "cntlid", "nid", "reset", "by", "len", "server", "client"];
+pub(super) const FACTS: &[&str] = &[
+    "offset",
+    "packets",
+    "invalidate",
+    "rkey",
+    "place",
+    "icrc",
+    "why",
+    "repeated",
+    "time",
+    "hdgst",
+    "ddgst",
+    "pad",
+    "bytes",
+    "length",
+    "nsid",
+    "cntlid",
+    "nid",
+    "reset",
+    "by",
+    "len",
+    "server",
+    "client",
+];
 
 /// The name of commands that the table of commands does not have.
 pub(super) const UNKNOWN: &str = "Unknown";
@@ -77,16 +124,16 @@ pub(super) struct Part {
     pub named: bool,
     /// Place in a list.
     pub index: Option<usize>,
-    /// A field that is read by another part.
-    pub hidden: &'static str,
+    /// Fields that are read by another part.
+    pub hidden: &'static [&'static str],
 }
 
 impl Part {
     pub fn of(layout: &'static Layout, bytes: Bytes) -> Self {
-        Self { layout, bytes, named: true, index: None, hidden: "" }
+        Self { layout, bytes, named: true, index: None, hidden: &[] }
     }
 
-    fn header(layout: &'static Layout, bytes: Bytes, hidden: &'static str) -> Self {
+    pub fn header(layout: &'static Layout, bytes: Bytes, hidden: &'static [&'static str]) -> Self {
         Self { layout, bytes, named: false, index: None, hidden }
     }
 }
@@ -116,7 +163,7 @@ impl Fact {
 }
 
 impl Message {
-    fn new(event: &Event, name: &'static str) -> Self {
+    pub fn new(event: &Event, name: &'static str) -> Self {
         Self {
             name,
             command: "",
@@ -147,8 +194,8 @@ struct Out {
 }
 
 /// Makes units of one connection.
-struct Maker {
-    session: Session,
+pub(super) struct Maker {
+    pub(super) session: Session,
     units: Vec<Unit>,
     /// By CID.
     out: BTreeMap<u16, Out>,
@@ -208,12 +255,14 @@ impl Maker {
                 m.facts.push(Fact::int("len", *len));
                 self.alone(m);
             }
-            // what carries PDUs is not what is compared
-            EventKind::Tls(_) | EventKind::Packet(_) | EventKind::Rdma(_) => {}
+            EventKind::Packet(packet) => self.packet(event, packet),
+            EventKind::Rdma(rdma) => self.rdma(event, rdma),
+            // what TLS says of itself is not what is compared
+            EventKind::Tls(_) => {}
         }
     }
 
-    fn alone(&mut self, message: Message) {
+    pub(super) fn alone(&mut self, message: Message) {
         self.units.push(Unit { command: None, messages: vec![message] });
     }
 
@@ -259,57 +308,88 @@ impl Maker {
         all.min_by_key(|(_, o)| o.unit).map(|(cid, _)| *cid)
     }
 
-    fn submit(&mut self, mut m: Message, event: &Event, pdu: &Pdu) {
-        let Ok(capsule) = CapsuleCmd::read(&pdu.header) else { return self.alone(m) };
-        let sqe = Sqe::from_bytes(capsule.sqe());
+    fn submit(&mut self, m: Message, event: &Event, pdu: &Pdu) {
+        match CapsuleCmd::read(&pdu.header) {
+            Ok(c) => self.command(m, event, &Sqe::from_bytes(c.sqe()), &pdu.data),
+            Err(_) => self.alone(m),
+        }
+    }
+
+    /// A command was sent, with `data` in its capsule.
+    pub(super) fn command(&mut self, mut m: Message, event: &Event, sqe: &Sqe, data: &Bytes) {
         let cid = sqe.cid().0;
         let reused = self.out.contains_key(&cid);
         self.complete(cid);
         let admin = self.session.is_admin() || sqe.fctype() == Some(FabricsType::CONNECT);
-        let name = CommandKind::of(&sqe, admin).map_or(UNKNOWN, |k| k.name);
+        let name = CommandKind::of(sqe, admin).map_or(UNKNOWN, |k| k.name);
         m.command = name;
-        m.parts.push(Part::header(self.session.layout_of(&sqe).0, pdu.header.slice(8..72), ""));
+        let bytes = Bytes::copy_from_slice(sqe.as_bytes());
+        // a key shares its bytes with the length of other descriptors
+        let keyed = sqe.sgl1().kind() == SglType::KEYED_DATA_BLOCK;
+        let hidden = if keyed { &["sgl1_addr", "sgl1_len", "sgl1_rest", "sgl1_sub", "sgl1_type"][..] } else { &[] };
+        m.parts.push(Part::header(self.session.layout_of(sqe).0, bytes.clone(), hidden));
         if sqe.fctype() == Some(FabricsType::PROPERTY_SET) {
             let set = PropertySet::from_bytes(*sqe.as_bytes());
             property(&mut m, set.ofst(), set.value());
         }
-        let (label, number) = (self.session.command_name(&sqe), self.session.submitted());
-        let command = Command { name, label, sqe, number, reused };
+        if keyed {
+            m.parts.push(Part::of(SglKeyed::LAYOUT, bytes.slice(24..40)));
+        }
+        let (label, number) = (self.session.command_name(sqe), self.session.submitted());
+        let command = Command { name, label, sqe: *sqe, number, reused };
         let mut out = Out { unit: self.units.len(), data: None, pieces: BytesMut::new(), in_order: true };
-        out.take(event, pdu, 0);
+        out.take(event, data, 0);
         self.units.push(Unit { command: Some(command), messages: vec![m] });
         self.out.insert(cid, out);
     }
 
-    fn belongs(&mut self, cid: u16, mut m: Message, event: &Event, pdu: &Pdu) {
-        let Some(out) = self.out.get_mut(&cid) else { return self.alone(m) };
-        let Some(unit) = self.units.get_mut(out.unit) else { return self.alone(m) };
-        let Some(command) = &unit.command else { return self.alone(m) };
+    /// A command was answered.
+    pub(super) fn answer(&mut self, cid: u16, mut m: Message, cqe: &Cqe) {
+        let unit = self.out.get(&cid).and_then(|out| self.units.get_mut(out.unit));
+        let Some((unit, command)) = unit.and_then(|u| Some((u.command.clone()?, u))).map(|(c, u)| (u, c)) else {
+            return self.alone(m);
+        };
         m.command = command.name;
-        let mut over = pdu.ptype() == PduType::CAPSULE_RESP;
-        match pdu.ptype() {
-            PduType::CAPSULE_RESP => {
-                if let Ok(c) = CapsuleResp::read(&pdu.header) {
-                    let cqe = Cqe::from_bytes(c.cqe());
-                    response(&mut m, command, &cqe, pdu.header.slice(8..24));
-                }
-            }
-            PduType::C2H_DATA => {
-                if let Ok(h) = C2hData::read(&pdu.header) {
-                    out.take(event, pdu, h.datao());
-                    over = h.last() && h.success();
-                }
-            }
-            PduType::H2C_DATA => {
-                if let Ok(h) = H2cData::read(&pdu.header) {
-                    out.take(event, pdu, h.datao());
-                }
-            }
-            _ => {}
-        }
+        response(&mut m, &command, cqe, Bytes::copy_from_slice(cqe.as_bytes()));
         unit.messages.push(m);
-        if over {
+        self.complete(cid);
+    }
+
+    fn belongs(&mut self, cid: u16, mut m: Message, event: &Event, pdu: &Pdu) {
+        if let (PduType::CAPSULE_RESP, Ok(c)) = (pdu.ptype(), CapsuleResp::read(&pdu.header)) {
+            return self.answer(cid, m, &Cqe::from_bytes(c.cqe()));
+        }
+        let offset = match pdu.ptype() {
+            PduType::C2H_DATA => C2hData::read(&pdu.header).map(|h| h.datao()),
+            _ => H2cData::read(&pdu.header).map(|h| h.datao()),
+        };
+        if pdu.ptype() != PduType::R2T {
+            self.moved(cid, event, &pdu.data, offset.unwrap_or_default());
+        }
+        m.command = self.name_of(cid);
+        self.add(cid, m);
+        if pdu.ptype() == PduType::C2H_DATA && C2hData::read(&pdu.header).is_ok_and(|h| h.last() && h.success()) {
             self.complete(cid);
+        }
+    }
+
+    /// Data of a command moved.
+    pub(super) fn moved(&mut self, cid: u16, event: &Event, data: &Bytes, offset: u32) {
+        if let Some(out) = self.out.get_mut(&cid) {
+            out.take(event, data, offset);
+        }
+    }
+
+    pub(super) fn name_of(&self, cid: u16) -> &'static str {
+        let unit = self.out.get(&cid).and_then(|out| self.units.get(out.unit));
+        unit.and_then(|u| u.command.as_ref()).map_or("", |c| c.name)
+    }
+
+    /// A message of a command that is out.
+    pub(super) fn add(&mut self, cid: u16, m: Message) {
+        match self.out.get(&cid).and_then(|out| self.units.get_mut(out.unit)) {
+            Some(unit) => unit.messages.push(m),
+            None => self.alone(m),
         }
     }
 
@@ -336,9 +416,9 @@ impl Maker {
         let mut m = Message::new(event, name);
         let layout = ptype.layout().filter(|l| l.bytes == pdu.header.len()).unwrap_or(PduHead::LAYOUT);
         let hidden = match ptype {
-            PduType::CAPSULE_CMD => "sqe",
-            PduType::CAPSULE_RESP => "cqe",
-            _ => "",
+            PduType::CAPSULE_CMD => &["sqe"][..],
+            PduType::CAPSULE_RESP => &["cqe"],
+            _ => &[],
         };
         m.parts.push(Part::header(layout, pdu.header.clone(), hidden));
         let good = |ok: bool| if ok { "good" } else { "bad" };
@@ -357,12 +437,12 @@ impl Maker {
 
 impl Out {
     /// Data of the command. What is kept is never more than what the capture holds, whatever offsets say.
-    fn take(&mut self, event: &Event, pdu: &Pdu, offset: u32) {
-        if pdu.data.is_empty() {
+    fn take(&mut self, event: &Event, data: &Bytes, offset: u32) {
+        if data.is_empty() {
             return;
         }
         self.in_order &= self.pieces.len() == offset as usize;
-        self.pieces.extend_from_slice(&pdu.data);
+        self.pieces.extend_from_slice(data);
         self.data.get_or_insert_with(|| Message::new(event, "Data"));
     }
 }
@@ -393,7 +473,7 @@ fn response(m: &mut Message, command: &Command, cqe: &Cqe, bytes: Bytes) {
         None if good && admin_feature => QueuesGranted::LAYOUT,
         _ => Cqe::LAYOUT,
     };
-    m.parts.push(Part::header(layout, bytes, ""));
+    m.parts.push(Part::header(layout, bytes, &[]));
     if std::ptr::eq(layout, PropertyGetResponse::LAYOUT) {
         let get = PropertyGet::from_bytes(*sqe.as_bytes());
         property(m, get.ofst(), PropertyGetResponse::from_bytes(*cqe.as_bytes()).value());
@@ -404,7 +484,7 @@ fn response(m: &mut Message, command: &Command, cqe: &Cqe, bytes: Bytes) {
 fn property(m: &mut Message, at: Property, value: u64) {
     let Some(layout) = crate::trace::property_layout(at) else { return };
     if let Some(whole) = m.parts.last_mut() {
-        whole.hidden = "value";
+        whole.hidden = &["value"];
     }
     m.parts.push(Part::of(layout, Bytes::copy_from_slice(&value.to_le_bytes())));
 }

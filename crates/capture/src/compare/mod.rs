@@ -11,6 +11,7 @@ mod fields;
 mod mask;
 mod message;
 mod names;
+mod rdma;
 mod report;
 mod side;
 
@@ -100,7 +101,8 @@ struct Scope {
     pair: usize,
     cids: [Option<u16>; 2],
     reused: [bool; 2],
-    ttags: Names,
+    /// What is renamed within a command, by domain.
+    names: BTreeMap<String, Names>,
     label: String,
     number: Option<u64>,
 }
@@ -208,7 +210,7 @@ impl Comparer<'_> {
             pair,
             cids: [a, b].map(|u| u.command.as_ref().map(|c| c.sqe.cid().0)),
             reused: [a, b].map(|u| u.command.as_ref().is_some_and(|c| c.reused)),
-            ttags: Names::default(),
+            names: BTreeMap::new(),
             label: command.map_or(String::new(), |c| c.label.clone()),
             number: command.map(|c| c.number),
         };
