@@ -50,6 +50,12 @@ fn changed_pcap_files_do_no_harm() {
     attack(&BASES.map(Base::pcap));
 }
 
+/// Queue pairs, keys, packet numbers and messages of connection management.
+#[test]
+fn changed_captures_of_rdma_do_no_harm() {
+    attack(&["linux-6.12/rdma-discover-8009.pcap.gz", "linux-6.12/rdma-connect-plain.pcap.gz"].map(Base::pcap));
+}
+
 #[test]
 fn changed_pcapng_files_do_no_harm() {
     attack(&BASES.map(Base::pcapng));

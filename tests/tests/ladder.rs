@@ -51,6 +51,35 @@ fn a_write_of_64_kib_with_its_r2t() {
     assert_eq!(svg, drawn(WRITE, command(Pick::Number(33))).svg("a capture"), "command 33 is the same one");
 }
 
+/// Over RDMA the controller fetches the data of a write itself, by the key that the command names.
+#[test]
+fn a_write_of_64_kib_that_the_controller_fetches() {
+    let pick = || command(Pick::Cid { cid: Cid(0x57), conn: Some(1) });
+    let p = drawn("linux-6.12/rdma-io.pcap.gz", pick());
+    insta::assert_snapshot!(p.text());
+    let svg = p.svg("a capture");
+    picture::well_formed(&svg);
+    for text in
+        ["over NVMe/RDMA", "RDMA READ request", "RDMA READ response in 64 packets", "SEND with Invalidate", "rkey: address and key"]
+    {
+        assert!(svg.contains(text), "{text}");
+    }
+    let whole = drawn("linux-6.12/rdma-io.pcap.gz", Choice { unfolded: true, limit: 10_000, ..pick() });
+    assert_eq!(whole.len(), 3 + 64, "each packet of the response");
+}
+
+/// Acknowledgements are drawn where all is.
+#[test]
+fn packets_are_drawn_where_they_are_asked_for() {
+    let draw =
+        |unfolded| drawn("linux-6.12/rdma-discover-8009.pcap.gz", Choice { unfolded, limit: 10_000, ..Choice::default() }).text();
+    assert!(!draw(false).contains("- ACK psn=") && draw(true).contains("- ACK psn="));
+    let text = draw(false);
+    for message in ["CM REQ", "CM REP", "CM RTU", "CM DREQ", "RDMA WRITE"] {
+        assert!(text.contains(message), "{message}: {text}");
+    }
+}
+
 #[test]
 fn the_first_arrows_and_how_to_see_more() {
     let p = drawn("linux-6.12/tcp-connect-2q.pcap.gz", Choice { limit: 12, ..Choice::default() });

@@ -290,7 +290,9 @@ impl Ladder {
             };
             self.picture.about = Some(format!("{} over {over}", told.about));
         }
-        let findings = Cause::join(findings).iter().map(|c| self.found(c)).collect();
+        let mut findings: Vec<String> = Cause::join(findings).iter().map(|c| self.found(c)).collect();
+        // The entries of a log page may all have the same fault.
+        findings.dedup();
         let arrow = Arrow {
             at_ns: event.at_ns.saturating_sub(self.start_ns.unwrap_or(0)),
             frames: (event.frame, event.frame),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use nvmf_wire::admin::Identify;
+use nvmf_wire::admin::{GetFeatures, GetLogPage, Identify, SetFeatures};
 use nvmf_wire::connect::Connect;
 use nvmf_wire::cqe::ConnectResponse;
 use nvmf_wire::layout::{Layout, Structure, Value};
@@ -308,6 +308,11 @@ fn meaning(session: &Session, sqe: &Sqe, name: &str, length: u64, how: How) -> S
     if session.is_admin() {
         return match sqe.opc() {
             Opcode::IDENTIFY => format!("The host asks for {}.", label(Identify::from_bytes(bytes64).cns().name())),
+            Opcode::GET_LOG_PAGE => {
+                format!("The host asks for the log page {}.", label(GetLogPage::from_bytes(bytes64).lid().name()))
+            }
+            Opcode::SET_FEATURES => format!("The host sets {}.", label(SetFeatures::from_bytes(bytes64).fid().name())),
+            Opcode::GET_FEATURES => format!("The host asks for {}.", label(GetFeatures::from_bytes(bytes64).fid().name())),
             Opcode::ASYNC_EVENT_REQUEST => "The host asks to be told of an event; the answer comes with the event.".to_owned(),
             Opcode::KEEP_ALIVE => "The host is alive.".to_owned(),
             _ => format!("The host asks for {name}."),

@@ -104,6 +104,8 @@ struct Controller {
     transport: Transport,
     names: Option<Names>,
     cntlid: Option<u16>,
+    /// Its I/O queues may still come.
+    open: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +142,8 @@ struct Conn {
     session: Session,
     server: SocketAddr,
     transport: Transport,
+    /// In Connect.
+    names: Option<Names>,
     /// Of the queues; `None` before the first command, and where there were too many.
     queue: Option<usize>,
     settled: bool,
@@ -168,6 +172,7 @@ impl Watcher for Stats {
             session: Session::new(),
             server: ends.server,
             transport: ends.transport,
+            names: None,
             queue: None,
             settled: false,
             connect: None,
@@ -384,14 +389,23 @@ impl Stats {
     fn response(&mut self, conn: usize, c: &mut Conn, at_ns: u64, cqe: &Cqe) {
         self.settle_late(conn, c, at_ns);
         let connect = c.session.command(cqe.cid()).is_some_and(|o| o.sqe.fctype() == Some(FabricsType::CONNECT));
-        let queue = c.queue.and_then(|q| self.queues.get(q));
-        if connect
-            && cqe.status().code() == Status::SUCCESS
-            && let Some(controller) = queue.and_then(|q| self.controllers.get_mut(q.controller))
-        {
-            controller.cntlid = Some(ConnectResponse::from_bytes(*cqe.as_bytes()).cntlid().0);
+        if connect && cqe.status().code() == Status::SUCCESS {
+            self.connected(c, ConnectResponse::from_bytes(*cqe.as_bytes()).cntlid().0);
         }
         self.answered(c, at_ns, cqe.cid(), Some(cqe.status()));
+    }
+
+    /// A Connect succeeded. On an Admin Queue it makes a controller, and the one before that had its ID is no more.
+    fn connected(&mut self, c: &Conn, cntlid: u16) {
+        let own = c.queue.and_then(|q| self.queues.get(q)).map(|q| q.controller);
+        if c.session.is_admin() {
+            let same = |k: &Controller| k.cntlid == Some(cntlid) && k.names == c.names && k.server == c.server;
+            self.controllers.iter_mut().filter(|k| same(k)).for_each(|k| k.open = false);
+        }
+        if let Some(controller) = own.and_then(|o| self.controllers.get_mut(o)) {
+            controller.cntlid = Some(cntlid);
+            controller.open = true;
+        }
     }
 
     fn answered(&mut self, c: &mut Conn, at_ns: u64, cid: Cid, status: Option<Status>) {
@@ -463,13 +477,20 @@ impl Stats {
         let names =
             data.as_ref().map(|d| Names { subnqn: d.subnqn().as_str().to_owned(), hostnqn: d.hostnqn().as_str().to_owned() });
         let qid = connect.map(|k| k.qid().0);
+        c.names.clone_from(&names);
         let cntlid = data.as_ref().filter(|_| qid != Some(Qid::ADMIN.0)).map(|d| d.cntlid().0);
         // One whose Connect was not seen may be any controller at that address.
-        let fits = |k: &Controller| k.cntlid == cntlid && k.names == names && (names.is_some() || k.server == c.server);
+        let fits = |k: &Controller| k.open && k.cntlid == cntlid && k.names == names && (names.is_some() || k.server == c.server);
         let known = self.controllers.iter().rposition(fits).filter(|_| qid != Some(Qid::ADMIN.0));
         let Some(controller) = known.or_else(|| {
             (self.controllers.len() < MAX_CONTROLLERS).then(|| {
-                self.controllers.push(Controller { server: c.server, transport: c.transport, names, cntlid });
+                self.controllers.push(Controller {
+                    server: c.server,
+                    transport: c.transport,
+                    names: names.clone(),
+                    cntlid,
+                    open: true,
+                });
                 self.controllers.len() - 1
             })
         }) else {
