@@ -38,10 +38,10 @@ pub struct LadderArgs {
     /// Write the picture as SVG into this file, instead of text to standard output
     #[arg(long, value_name = "OUT")]
     svg: Option<PathBuf>,
-    /// Frames of the file, from 1: A-B, or one
+    /// Frames of the file, from 1: A-B, A- or -B, or one
     #[arg(long, value_name = "A-B", value_parser = frames)]
     frames: Option<RangeInclusive<u64>>,
-    /// Time since the start of the capture: A-B with units (1500ms-1.6s); without one, milliseconds
+    /// Time since the start of the capture: A-B, A- or -B, with units (1500ms-1.6s) or in milliseconds
     #[arg(long, value_name = "A-B", value_parser = times)]
     time: Option<RangeInclusive<u64>>,
     /// One connection
@@ -95,20 +95,20 @@ fn red(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-fn ends(text: &str) -> (&str, &str) {
-    text.split_once('-').unwrap_or((text, text))
-}
-
 fn frames(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let number = |n: &str| n.trim().parse::<u64>().map_err(|_| format!("{n:?} is no frame number"));
-    let (first, last) = ends(text);
-    let range = number(first)?..=number(last)?;
+    let number = |n: &str, open| match n.trim() {
+        "" => Ok(open),
+        n => n.parse::<u64>().map_err(|_| format!("{n:?} is no frame number")),
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range = number(first, 1)?..=number(last, u64::MAX)?;
     if range.is_empty() { Err("the first is behind the last".to_owned()) } else { Ok(range) }
 }
 
 fn times(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (first, last) = text.split_once('-').ok_or("two times with a - between them")?;
-    let range = nanoseconds(first)?..=nanoseconds(last)?;
+    let time = |t: &str, open| if t.trim().is_empty() { Ok(open) } else { nanoseconds(t) };
+    let range = time(first, 0)?..=time(last, u64::MAX)?;
     if range.is_empty() { Err("the first is behind the last".to_owned()) } else { Ok(range) }
 }
 
@@ -153,6 +153,8 @@ mod tests {
     fn ranges_and_picks_are_read() {
         assert_eq!(frames("3-9"), Ok(3..=9));
         assert_eq!(frames("7"), Ok(7..=7));
+        assert_eq!((frames("9-"), frames("-9")), (Ok(9..=u64::MAX), Ok(1..=9)));
+        assert_eq!(times("1s-"), Ok(1_000_000_000..=u64::MAX));
         assert!(frames("9-3").is_err() && frames("a").is_err());
         assert_eq!(times("1.5s-1600ms"), Ok(1_500_000_000..=1_600_000_000));
         assert!(times("2-3us").is_err(), "2 ms are more than 3 us");
