@@ -16,6 +16,7 @@ Examples:
 
 A line: milliseconds since the first event, the connection, `>` from the host or `<` from the controller, the PDU, its fields, and what
 it means. NVMe/TCP is told by its ICReq, on any port; a connection that was there before the capture, by port 4420 or 8009.
+NVMe/RDMA is told by its CM messages, or by its capsules: a line for each message, and for each packet sent again, refused or broken.
 
 Exit status: 0 done; 2 usage; 3 the file could not be read.";
 
