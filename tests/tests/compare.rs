@@ -22,10 +22,11 @@ fn load(file: &str) -> Exchange {
 
 fn files() -> Vec<String> {
     let mut out = Vec::new();
-    for stack in ["linux-6.12", "spdk-26.09"] {
+    for stack in ["linux-6.12", "spdk-26.09", "rxe-peer"] {
         let all = std::fs::read_dir(folder().join(stack)).expect("the folder");
         out.extend(all.map(|e| format!("{stack}/{}", e.expect("an entry").file_name().to_string_lossy())));
     }
+    out.retain(|f| f.ends_with(".gz"));
     out.sort();
     assert!(out.len() > 50);
     out
