@@ -15,6 +15,9 @@ use crate::packet::Link;
 /// Longest packet record, bytes.
 const MAX_RECORD: usize = 8 << 20;
 
+/// Most interfaces of a section.
+const MAX_INTERFACES: usize = 65_536;
+
 /// Type of the pcapng block that holds secrets, and the kind of secrets that is used here. [pcapng, 4.7]
 const DECRYPTION_SECRETS: u32 = 0x0a;
 const TLS_KEY_LOG: u32 = 0x544c_534b;
@@ -70,8 +73,8 @@ pub(crate) trait Frames {
     fn note(&mut self, note: &str);
 }
 
-/// Reads a capture from a stream to its end.
-pub(crate) fn read(mut reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> {
+/// Reads a capture from a stream to its end, and says how many frames it has.
+pub(crate) fn read(mut reader: impl Read, sink: &mut dyn Frames) -> Result<u64, CaptureError> {
     let mut magic = [0u8; 4];
     reader.read_exact(&mut magic).map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => CaptureError::Format("it has less than 4 bytes".to_owned()),
@@ -89,7 +92,7 @@ pub(crate) fn read(mut reader: impl Read, sink: &mut dyn Frames) -> Result<(), C
     }
 }
 
-fn plain(magic: [u8; 4], reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> {
+fn plain(magic: [u8; 4], reader: impl Read, sink: &mut dyn Frames) -> Result<u64, CaptureError> {
     match u32::from_le_bytes(magic) {
         0x0a0d_0d0a => pcapng(reader, sink),
         0xa1b2_c3d4 | 0xd4c3_b2a1 | 0xa1b2_3c4d | 0x4d3c_b2a1 => pcap(reader, sink),
@@ -97,7 +100,7 @@ fn plain(magic: [u8; 4], reader: impl Read, sink: &mut dyn Frames) -> Result<(),
     }
 }
 
-fn pcap(reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> {
+fn pcap(reader: impl Read, sink: &mut dyn Frames) -> Result<u64, CaptureError> {
     let mut reader = PcapReader::with_capacity(reader, MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
     let link = link_of(reader.header().datalink)?;
     // Where the next record starts: behind the file's header of 24 bytes, then 16 bytes and the data of each.
@@ -117,27 +120,32 @@ fn pcap(reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> {
             }
         }
     }
-    Ok(())
+    Ok(number)
 }
 
-fn pcapng(reader: impl Read, sink: &mut dyn Frames) -> Result<(), CaptureError> {
+fn pcapng(reader: impl Read, sink: &mut dyn Frames) -> Result<u64, CaptureError> {
     let mut reader = PcapNgReader::with_capacity(reader, MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
     let mut last_ns = 0;
     let mut number = 0;
     loop {
         let offset = reader.bytes_parsed();
-        let Some(block) = reader.next_block() else { return Ok(()) };
+        let Some(block) = reader.next_block() else { return Ok(number) };
         let (block, state) = match block {
             Ok(b) => b,
             Err(e) => {
                 sink.note(&broken(number, offset, &e));
-                return Ok(());
+                return Ok(number);
             }
         };
         let (interface, at_ns, bytes, original_len) = match &block {
             Block::EnhancedPacket(p) => (p.interface_id, p.timestamp.as_nanos() as u64, &p.data, p.original_len),
+            Block::Packet(p) => (p.interface_id.into(), p.timestamp.as_nanos() as u64, &p.data, p.original_len),
             Block::SimplePacket(p) => (0, last_ns, &p.data, p.original_len),
             Block::InterfaceDescription(i) => {
+                if state.interfaces().len() > MAX_INTERFACES {
+                    sink.note(&broken(number, offset, &format!("more than {MAX_INTERFACES} interfaces")));
+                    return Ok(number);
+                }
                 if let Err(e) = link_of(i.linktype) {
                     sink.note(&format!("an interface {e}; its packets are left out"));
                 }
@@ -181,7 +189,8 @@ fn link_of(link: DataLink) -> Result<Link, CaptureError> {
         DataLink::ETHERNET => Link::Ethernet,
         DataLink::LINUX_SLL => Link::Cooked,
         DataLink::LINUX_SLL2 => Link::Cooked2,
-        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => Link::Raw,
+        // 12 and 14 are what some systems call raw IP inside; files of theirs have it too.
+        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 | DataLink::Unknown(12 | 14) => Link::Raw,
         DataLink::NULL | DataLink::LOOP => Link::Loopback,
         other => return Err(CaptureError::Link(format!("{other:?}"))),
     })

@@ -98,9 +98,12 @@ impl Follow {
     /// says where.
     pub fn read(&self, reader: impl Read, watcher: &mut dyn Watcher) -> Result<Followed, CaptureError> {
         let (tcp, roce) = (Reassembly::new(self.ports.clone(), self.keys.clone()), Roce::new(self.ports.clone()));
-        let mut sink = Sink { tcp, roce, watcher, followed: Followed::default() };
-        file::read(reader, &mut sink)?;
-        let Sink { mut tcp, roce, watcher, mut followed } = sink;
+        let mut sink = Sink { tcp, roce, watcher, followed: Followed::default(), fragments: (0, 0) };
+        sink.followed.frames = file::read(reader, &mut sink)?;
+        if let (n @ 1.., first) = sink.fragments {
+            sink.note(&format!("{n} IP fragments, from frame {first} on: they are not put together"));
+        }
+        let Sink { mut tcp, roce, watcher, mut followed, .. } = sink;
         followed.other_queue_pairs = roce.finish(tcp.numbers(), watcher);
         followed.others = tcp.finish(watcher);
         Ok(followed)
@@ -113,15 +116,20 @@ struct Sink<'w> {
     roce: Roce,
     watcher: &'w mut dyn Watcher,
     followed: Followed,
+    /// How many IP fragments there were, and the frame of the first.
+    fragments: (u64, u64),
 }
 
 impl Frames for Sink<'_> {
     fn frame(&mut self, frame: &Frame<'_>) {
-        self.followed.frames = frame.number;
         match packet::carried(frame.link, frame.bytes, frame.original_len) {
             Some(Carried::Segment(s)) => self.tcp.segment(frame.at_ns, frame.number, &s, self.watcher),
             Some(Carried::Datagram(d)) => {
                 self.roce.datagram(frame.at_ns, frame.number, &d, self.tcp.numbers(), self.watcher);
+            }
+            Some(Carried::Fragment) => {
+                let (n, first) = self.fragments;
+                self.fragments = (n + 1, if n == 0 { frame.number } else { first });
             }
             None => {}
         }

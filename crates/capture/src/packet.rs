@@ -52,9 +52,11 @@ pub(crate) struct Datagram<'a> {
 pub(crate) enum Carried<'a> {
     Segment(Segment<'a>),
     Datagram(Datagram<'a>),
+    /// A part of an IP packet. They are not put together.
+    Fragment,
 }
 
-/// The TCP segment or UDP datagram in a frame; `None` for anything else, IP fragments included. `orig_len` is the frame's length on the
+/// The TCP segment or UDP datagram in a frame, or that it is a fragment; `None` for anything else. `orig_len` is the frame's length on the
 /// wire.
 pub(crate) fn carried(link: Link, frame: &[u8], orig_len: usize) -> Option<Carried<'_>> {
     let packet = match link {
@@ -78,7 +80,7 @@ pub(crate) fn carried(link: Link, frame: &[u8], orig_len: usize) -> Option<Carri
         LaxNetSlice::Arp(_) => return None,
     };
     if fragment {
-        return None;
+        return Some(Carried::Fragment);
     }
     match packet.transport? {
         TransportSlice::Tcp(tcp) => Some(Carried::Segment(Segment {
