@@ -3,24 +3,29 @@
 mod talk;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 
-use nvmf_capture::{Capture, Exchange, Judge, Recorder, Trace, pcapng};
+use nvmf_capture::lint::{Cause, Lint, Sieve};
+use nvmf_capture::{Capture, Ends, Exchange, Follow, Judge, Recorder, Trace, pcapng};
 
-/// What each recorded capture of a real stack breaks, how often. A change here is a change of the rules or of the captures.
+/// What each recorded capture of a real stack breaks, how often, and in which frame first. A change here is a change of the rules or of
+/// the captures; `docs/findings.md` says of each why it is right.
 #[test]
 fn what_real_stacks_break() {
     let mut out = String::new();
     for path in talk::captures() {
-        let capture = Capture::open(&path).unwrap();
-        assert!(capture.notes().is_empty(), "{path:?} {:?}", capture.notes());
-        let mut counts: BTreeMap<String, u32> = BTreeMap::new();
-        for f in Judge::exchange(capture.exchange()) {
-            *counts.entry(format!("{} {}", f.requirement.id, f.side)).or_default() += 1;
-        }
+        let mut counts: BTreeMap<String, (u32, u64)> = BTreeMap::new();
+        let mut lint = Lint::new(Judge::new(), Sieve::default(), |_: &Ends, cause: &Cause, _| {
+            let ids: Vec<&str> = cause.requirements().map(|r| r.id).collect();
+            let f = &cause.finding;
+            assert!(f.frame > 0, "{f}");
+            counts.entry(format!("{} {}", ids.join(", "), f.side)).or_insert((0, f.frame)).0 += 1;
+        });
+        Follow::new().read(File::open(&path).unwrap(), &mut lint).unwrap();
         let name = path.file_name().unwrap().to_string_lossy();
         out.push_str(&format!("{}:\n", name.trim_end_matches(".gz").trim_end_matches(".pcap").trim_end_matches(".pcapng")));
-        for (what, n) in counts {
-            out.push_str(&format!("  {what} x{n}\n"));
+        for (what, (n, frame)) in counts {
+            out.push_str(&format!("  {what} x{n}, first in frame {frame}\n"));
         }
     }
     insta::assert_snapshot!(out);

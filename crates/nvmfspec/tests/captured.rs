@@ -34,10 +34,41 @@ fn a_recorded_capture_is_shown_and_judged() {
     assert!(!findings.is_empty());
     assert_eq!(found.lines().count(), findings.len() + 1);
     assert_eq!(marked.lines().count(), plain.lines().count() + findings.len());
-    // What Linux sends in a reserved byte is in the PDU that the finding shows.
+    // What Linux sends in a reserved byte is what the finding shows.
     let first = &findings[0];
     assert_eq!((first["requirement"].as_str(), first["side"].as_str()), (Some("FAB-PROP-11"), Some("host")));
-    assert_eq!(&first["pdu"].as_str().unwrap()[2 * (8 + 39)..][..2], "5a");
+    let bytes = serde_json::json!({ "of": "pdu", "offset": 8 + 39, "hex": "5a" });
+    assert_eq!((&first["bytes"], first["frame"].as_u64()), (&bytes, Some(10)));
+    assert!(found.starts_with(&format!("{} frame 10 #0 ", found.split(' ').next().unwrap())), "{found}");
+}
+
+#[test]
+fn findings_are_sifted() {
+    let file = recorded("linux-6.12/tcp-discover-8009-referral.pcap.gz");
+    let sift = |options: &[&str]| {
+        let args = [&["lint", "--json"], options, &[file.to_str().unwrap()]].concat();
+        let (status, json, _) = run(&args, Stdio::null());
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let text = |v: &serde_json::Value| v.as_str().unwrap().to_owned();
+        let findings = json["findings"].as_array().unwrap().iter();
+        let found: Vec<_> = findings.map(|f| (text(&f["requirement"]), text(&f["side"]), text(&f["level"]))).collect();
+        assert_eq!(status, i32::from(!found.is_empty()));
+        found
+    };
+    let all = sift(&[]);
+    let host = sift(&["--side", "host"]);
+    assert!(!host.is_empty() && host.iter().all(|f| f.1 == "host"), "{host:?}");
+    assert_eq!(all.len(), host.len() + sift(&["--side", "controller"]).len());
+    let shall = sift(&["--level", "shall"]);
+    assert!(shall.len() < all.len() && shall.iter().all(|f| f.2 == "shall"), "{shall:?}");
+    assert_eq!(sift(&["--only", "TCP-DISC,FAB-PROP-23"]).len(), all.iter().filter(|f| f.2 == "should").count());
+    assert_eq!(sift(&["--skip", "FAB,DISC,CQE,TCP,RESET"]), []);
+    let once = sift(&["--once"]);
+    let kinds: std::collections::BTreeSet<_> = all.iter().collect();
+    assert_eq!(once.iter().collect::<std::collections::BTreeSet<_>>(), kinds);
+    assert_eq!(once.len(), kinds.len());
+    let (status, _, err) = run(&["lint", "--side", "both", file.to_str().unwrap()], Stdio::null());
+    assert_eq!(status, 2, "{err}");
 }
 
 /// The player goes straight to its point, so it skips what a host should do first; the reference target does nothing wrong.
