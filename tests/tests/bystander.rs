@@ -20,6 +20,7 @@ mod transport;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use nvmf_capture::rules::Part;
 use nvmf_capture::{Exchange, Finding, Judge};
 use nvmf_spec::{Level, Side};
 use nvmf_wire::connect::ConnectData;
@@ -591,6 +592,13 @@ fn a_finding_says_what_and_where() {
         f.to_string(),
         "TCP-C2H-02 (shall) controller: C2HData for Read, CID 0x0007 with DATAO 512; asked for: 0 in the first"
     );
+    // DATAO, 12 bytes into the PDU; and of data that came for a command, the field.
+    assert_eq!((f.bytes.part, f.bytes.offset, &f.bytes.bytes[..]), (Part::Pdu, 12, &512u32.to_le_bytes()[..]));
+    let mut t = talk::up();
+    t.fetch(admin::identify(9, 1, 0), &talk::controller(&[("wctemp", 0)]));
+    let wrong = Judge::exchange(&t.exchange());
+    let shown = &wrong[0].bytes;
+    assert_eq!((shown.part, shown.offset, &shown.bytes[..]), (Part::Data, 266, &[0, 0][..]), "{wrong:?}");
     let mut judge = Judge::new().once();
     let twice: Vec<_> = [0, 0].iter().flat_map(|_| e.events()).flat_map(|(c, e)| judge.event(c, e)).collect();
     let ids: BTreeSet<_> = twice.iter().map(|f| (f.requirement.id, f.side)).collect();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use nvmf_spec::req;
+use nvmf_wire::layout::Layout;
 use nvmf_wire::log::discovery::{TsasRdma, TsasTcp};
 use nvmf_wire::log::{AddressFamily, DiscoveryEntry, DiscoveryHeader, SubsystemType, TransportType};
 use nvmf_wire::nqn::DISCOVERY_NQN;
@@ -12,6 +13,8 @@ use nvmf_wire::{Cntlid, Structure};
 use super::identify::{V2_0, ascii};
 use super::state::State;
 use super::{Out, Said, host};
+
+const ENTRY: &Layout = DiscoveryEntry::LAYOUT;
 
 /// Judges `data`, which lies at `offset` of the page.
 pub(super) fn log(state: &State, offset: u64, data: &[u8], who: Said, out: &mut Out) {
@@ -36,10 +39,12 @@ pub(super) fn log(state: &State, offset: u64, data: &[u8], who: Said, out: &mut 
         && let Some(entry) =
             usize::try_from(at - offset).ok().and_then(|from| data.get(from..)).and_then(|b| DiscoveryEntry::read(b).ok())
     {
+        out.part(usize::try_from(at - offset).unwrap_or(0), DiscoveryEntry::LEN);
         one(state, &entry, &format_args!("{who}: record {}", at / unit - 1), out);
         entries.push(entry);
         at += unit;
     }
+    out.part(0, data.len());
     models(&entries, who, out);
 }
 
@@ -48,15 +53,22 @@ fn one(state: &State, e: &DiscoveryEntry, who: Said, out: &mut Out) {
     out.check((1..=3).contains(&trtype), req::DISC_LOG_12, format_args!("{who}: TRTYPE {trtype}"), "1 to 3");
     out.check((1..=4).contains(&adrfam), req::DISC_LOG_13, format_args!("{who}: ADRFAM {adrfam}"), "1 to 4");
     out.check((1..=3).contains(&kind), req::DISC_LOG_14, format_args!("{who}: SUBTYPE {kind}"), "1 or 2, or 3 of later revisions");
-    out.check(e.treq_secure() != 3, req::DISC_LOG_15, format_args!("{who}: TREQ bits 1:0 11b"), "00b to 10b");
+    out.of(ENTRY, "treq_secure").check(
+        e.treq_secure() != 3,
+        req::DISC_LOG_15,
+        format_args!("{who}: TREQ bits 1:0 11b"),
+        "00b to 10b",
+    );
     let id = e.cntlid().0;
     let valid = !(0xfff0..Cntlid::ANY_STATIC.0).contains(&id);
     out.check(valid, req::DISC_LOG_18, format_args!("{who}: CNTLID {id:#06x}"), "0 to FFEFh, FFFEh or FFFFh");
     for which in [req::DISC_LOG_19, req::ADM_LOG_39] {
-        out.check(e.asqsz() >= 32, which, format_args!("{who}: ASQSZ {}", e.asqsz()), "32 at least");
+        out.of(ENTRY, "asqsz").check(e.asqsz() >= 32, which, format_args!("{who}: ASQSZ {}", e.asqsz()), "32 at least");
     }
     name(state, e, who, out);
+    out.of(ENTRY, "trsvcid");
     ascii(e.as_bytes().get(32..64).unwrap_or(&[]), &format_args!("{who}: TRSVCID"), req::DISC_LOG_21, out);
+    out.of(ENTRY, "traddr");
     ascii(e.as_bytes().get(512..768).unwrap_or(&[]), &format_args!("{who}: TRADDR"), req::DISC_LOG_21, out);
     let reserved = super::reserved_at(DiscoveryEntry::LAYOUT, e.as_bytes());
     if let Some(at) = reserved {
@@ -119,7 +131,7 @@ fn rdma(e: &DiscoveryEntry, right: bool, who: Said, out: &mut Out) {
     let service = service.as_str();
     let seen = format_args!("{who}: ADRFAM {}", family.0);
     out.check((1..=3).contains(&family.0), req::RDMA_DISC_11, seen, "IPv4, IPv6 or InfiniBand");
-    out.check(
+    out.of(ENTRY, "traddr").check(
         right && !e.traddr().as_str().is_empty(),
         req::RDMA_DISC_12,
         format_args!("{who}: TRADDR {:?}", e.traddr().as_str()),

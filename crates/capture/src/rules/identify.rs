@@ -2,10 +2,13 @@
 
 use nvmf_spec::{Requirement, req};
 use nvmf_wire::identify::{ControllerType, IdentifyControllerNvm};
+use nvmf_wire::layout::Layout;
 use nvmf_wire::{IdentifyController, Structure};
 
 use super::state::State;
 use super::{Out, Said, rdma};
+
+const CONTROLLER: &Layout = <IdentifyController as Structure>::LAYOUT;
 
 /// Revisions as VS and VER give them.
 const V1_4: u32 = 0x0001_0400;
@@ -23,11 +26,13 @@ pub(super) fn controller(state: &State, data: &[u8], who: Said, out: &mut Out) {
     // SN and MN are reserved for discovery controllers.
     let from = if discovery { 64 } else { 4 };
     let texts = [("SN", 4, 24), ("MN", 24, 64), ("FR", 64, 72)].into_iter().filter(|(_, at, _)| *at >= from);
-    for (name, text) in texts.map(|(name, at, end)| (name, data.get(at..end))) {
-        ascii(text.unwrap_or(&[]), &format_args!("{who}: {name}"), req::ADM_IDENTIFY_45, out);
-        ascii(text.unwrap_or(&[]), &format_args!("{who}: {name}"), req::FAB_IDENT_14, out);
+    for (name, at, end) in texts {
+        for which in [req::ADM_IDENTIFY_45, req::FAB_IDENT_14] {
+            out.at(at, end - at);
+            ascii(data.get(at..end).unwrap_or(&[]), &format_args!("{who}: {name}"), which, out);
+        }
     }
-    out.check(
+    out.of(CONTROLLER, "sgls_support").check(
         (1..=2).contains(&i.sgls_support()),
         req::ADM_IDENTIFY_52,
         format_args!("{who}: SGLS {}", i.sgls_support()),
@@ -35,7 +40,12 @@ pub(super) fn controller(state: &State, data: &[u8], who: Said, out: &mut Out) {
     );
     if discovery && known.kato != 0 {
         for which in [req::ADM_IDENTIFY_70, req::FAB_IDENT_06, req::DISC_CTRL_06] {
-            out.check(i.oaes_dlpc(), which, format_args!("{who}: OAES bit 31 is 0, and a KATO was taken"), "1");
+            out.of(CONTROLLER, "oaes_dlpc").check(
+                i.oaes_dlpc(),
+                which,
+                format_args!("{who}: OAES bit 31 is 0, and a KATO was taken"),
+                "1",
+            );
         }
     }
     if io {
@@ -66,7 +76,7 @@ fn same(state: &State, i: &IdentifyController, io: bool, who: Said, out: &mut Ou
             );
             let dynamic = known.dynamic();
             for which in [req::FAB_CNTLID_10, req::ADM_IDENTIFY_55] {
-                out.check(
+                out.of(CONTROLLER, "fcatt_static").check(
                     !(dynamic && i.fcatt_static()),
                     which,
                     format_args!("{who}: FCATT 1, CNTLID FFFFh was taken"),
@@ -113,14 +123,14 @@ pub(super) fn ascii(bytes: &[u8], what: Said, which: &'static Requirement, out: 
 /// What an I/O controller of a fabric has to fill in.
 fn fabrics(i: &IdentifyController, rdma: bool, who: Said, out: &mut Out) {
     let seen = |name: &str, v: u64| format!("{who}: {name} {v}");
-    out.check(i.ctratt_hids(), req::ADM_IDENTIFY_48, seen("CTRATT bit 0", 0), "1");
+    out.of(CONTROLLER, "ctratt_hids").check(i.ctratt_hids(), req::ADM_IDENTIFY_48, seen("CTRATT bit 0", 0), "1");
     for which in [req::ADM_IDENTIFY_49, req::FAB_IDENT_03] {
-        out.check(i.kas() != 0, which, seen("KAS", 0), "not 0");
+        out.of(CONTROLLER, "kas").check(i.kas() != 0, which, seen("KAS", 0), "not 0");
     }
     let (sq, cq) = ((i.sqes_min(), i.sqes_max()), (i.cqes_min(), i.cqes_max()));
     out.check(sq.0 == 6 && sq.1 >= 6, req::ADM_IDENTIFY_50, format_args!("{who}: SQES {sq:?}"), "6, and no less at most");
     out.check(cq.0 == 4 && cq.1 >= 4, req::ADM_IDENTIFY_50, format_args!("{who}: CQES {cq:?}"), "4, and no less at most");
-    out.check(i.maxcmd() != 0, req::ADM_IDENTIFY_51, seen("MAXCMD", 0), "not 0");
+    out.of(CONTROLLER, "maxcmd").check(i.maxcmd() != 0, req::ADM_IDENTIFY_51, seen("MAXCMD", 0), "not 0");
     let (cmd, resp) = (i.ioccsz(), i.iorcsz());
     for which in [req::ADM_IDENTIFY_53, req::FAB_IDENT_02] {
         out.check(cmd >= 4 && resp >= 1, which, format_args!("{who}: IOCCSZ {cmd}, IORCSZ {resp}"), "4 and 1 at least");
@@ -129,18 +139,18 @@ fn fabrics(i: &IdentifyController, rdma: bool, who: Said, out: &mut Out) {
         true => rdma::identify(i, who, out),
         false => {
             out.check(resp <= 1, req::TCP_CAPSULE_08, seen("IORCSZ", resp.into()), "1: responses have no data");
-            out.check(i.icdoff() == 0, req::TCP_CAPSULE_09, seen("ICDOFF", i.icdoff().into()), "0");
+            out.of(CONTROLLER, "icdoff").check(i.icdoff() == 0, req::TCP_CAPSULE_09, seen("ICDOFF", i.icdoff().into()), "0");
         }
     }
     let few = i.acl().count() < 4 || i.aerl().count() < 4;
     let limits = format_args!("{who}: {} aborts and {} event requests at a time", i.acl().count(), i.aerl().count());
     out.check(!few, req::ADM_IDENTIFY_58, limits, "4 of each");
-    out.check(i.aerl().count() >= 4, req::FAB_IDENT_08, limits, "4 event requests");
+    out.of(CONTROLLER, "aerl").check(i.aerl().count() >= 4, req::FAB_IDENT_08, limits, "4 event requests");
 }
 
 fn capabilities(i: &IdentifyController, vs: u32, who: Said, out: &mut Out) {
     if vs >= V1_4 {
-        out.check(
+        out.of(CONTROLLER, "vwc_fb").check(
             (2..=3).contains(&i.vwc_fb()),
             req::ADM_IDENTIFY_61,
             format_args!("{who}: VWC bits 2:1 {:02b}b", i.vwc_fb()),
@@ -148,10 +158,15 @@ fn capabilities(i: &IdentifyController, vs: u32, who: Said, out: &mut Out) {
         );
     }
     let temperatures = format_args!("{who}: WCTEMP {}, CCTEMP {}", i.wctemp(), i.cctemp());
-    out.check(i.wctemp() != 0 && i.cctemp() != 0, req::ADM_IDENTIFY_62, temperatures, "neither 0");
-    out.check(i.npss().count() <= 32, req::ADM_IDENTIFY_69, format_args!("{who}: {} power states", i.npss().count()), "32 at most");
+    out.of(CONTROLLER, "wctemp").check(i.wctemp() != 0 && i.cctemp() != 0, req::ADM_IDENTIFY_62, temperatures, "neither 0");
+    out.of(CONTROLLER, "npss").check(
+        i.npss().count() <= 32,
+        req::ADM_IDENTIFY_69,
+        format_args!("{who}: {} power states", i.npss().count()),
+        "32 at most",
+    );
     let full = i.tnvmcap() != [0; 16];
-    out.check(
+    out.of(CONTROLLER, "oacs_nms").check(
         !i.oacs_nms() || full,
         req::ADM_IDENTIFY_60,
         format_args!("{who}: TNVMCAP 0 with Namespace Management"),
@@ -162,11 +177,16 @@ fn capabilities(i: &IdentifyController, vs: u32, who: Said, out: &mut Out) {
     let seen = format_args!("{who}: ANATT {att}, ANAGRPMAX {most}, NANAGRPID {number}");
     let fits = if ana { att != 0 && most != 0 && number != 0 && number <= most } else { att == 0 && most == 0 && number == 0 };
     out.check(fits, req::ANA_02, seen, if ana { "none 0, with ANA reporting" } else { "0 without ANA reporting" });
-    out.check(ana || !i.oaes_ana(), req::ANA_01, format_args!("{who}: ANA change notices without ANA reporting"), "both or none");
+    out.of(CONTROLLER, "oaes_ana").check(
+        ana || !i.oaes_ana(),
+        req::ANA_01,
+        format_args!("{who}: ANA change notices without ANA reporting"),
+        "both or none",
+    );
     let named = i.anacap_optimized();
     out.check(!ana || named, req::ANA_01, format_args!("{who}: ANA reporting without the optimized state"), "ANACAP bit 0");
     if ana && i.mnan() != 0 {
-        out.check(
+        out.of(CONTROLLER, "mnan").check(
             i.mnan() <= i.nn(),
             req::ADM_IDENTIFY_66,
             format_args!("{who}: MNAN {}, NN {}", i.mnan(), i.nn()),
@@ -188,15 +208,20 @@ fn consistent(i: &IdentifyController, who: Said, out: &mut Out) {
         "0 where nothing is sanitized",
     );
     let scope = i.fna_fns() || i.fna_sens();
-    out.check(!(i.fna_fnvmbs() && scope), req::ADM_IDENTIFY_64, format_args!("{who}: FNA bit 3 with bits 1:0"), "bits 1:0 zero");
-    out.check(
+    out.of(CONTROLLER, "fna_fnvmbs").check(
+        !(i.fna_fnvmbs() && scope),
+        req::ADM_IDENTIFY_64,
+        format_args!("{who}: FNA bit 3 with bits 1:0"),
+        "bits 1:0 zero",
+    );
+    out.of(CONTROLLER, "did").check(
         (i.did() != 0) == i.ctratt_mds(),
         req::ADM_IDENTIFY_67,
         format_args!("{who}: DID {}, MDS {}", i.did(), i.ctratt_mds()),
         "both or none",
     );
     let levels = i.rrls() & 0x8010 == 0x8010;
-    out.check(
+    out.of(CONTROLLER, "ctratt_rrl").check(
         !i.ctratt_rrl() || levels,
         req::ADM_IDENTIFY_68,
         format_args!("{who}: RRLS {:#06x}", i.rrls()),

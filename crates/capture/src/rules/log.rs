@@ -123,7 +123,7 @@ fn errors(state: &State, data: &[u8], who: Said, out: &mut Out) {
 fn smart(state: &State, io_done: (u64, u64), data: &[u8], who: Said, out: &mut Out) {
     let Ok(s) = Smart::read(data) else { return };
     let seen = format_args!("{who}: spare {}, threshold {}", s.spare(), s.spare_threshold());
-    out.check(s.spare() <= 100 && s.spare_threshold() <= 100, req::ADM_LOG_29, seen, "0 to 100");
+    out.of(Smart::LAYOUT, "spare").check(s.spare() <= 100 && s.spare_threshold() <= 100, req::ADM_LOG_29, seen, "0 to 100");
     if let Some(at) = super::reserved_at(Smart::LAYOUT, s.as_bytes()).filter(|at| *at < 232) {
         out.add(req::ADM_LOG_29, format_args!("{who}: a reserved bit of byte {at}"), "0");
     }

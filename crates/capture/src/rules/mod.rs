@@ -275,6 +275,15 @@ struct Breach {
     side: Option<Side>,
 }
 
+/// Where a check looks, within the part that is judged. Which bytes that are is found out where there is something to say.
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    /// Offset and length.
+    Bytes(usize, usize),
+    /// A field of a table.
+    Of(&'static Layout, &'static str),
+}
+
 /// Collects the breaches of the sender of one event.
 struct Out {
     dir: Direction,
@@ -282,7 +291,7 @@ struct Out {
     /// Where in the event lies what is judged now.
     part: (usize, usize),
     /// The same for the next check alone.
-    field: Option<(usize, usize)>,
+    field: Option<Field>,
     /// Where in the event its CQE lies, if it has one.
     cqe: Option<usize>,
 }
@@ -312,7 +321,13 @@ impl Out {
 
     /// The next check is about `len` bytes at `offset` of that part.
     fn at(&mut self, offset: usize, len: usize) -> &mut Self {
-        self.field = Some((self.part.0 + offset, len));
+        self.field = Some(Field::Bytes(offset, len));
+        self
+    }
+
+    /// The next check is about a field of the table that begins where that part does.
+    fn of(&mut self, layout: &'static Layout, name: &'static str) -> &mut Self {
+        self.field = Some(Field::Of(layout, name));
         self
     }
 
@@ -321,7 +336,15 @@ impl Out {
     }
 
     fn push(&mut self, side: Option<Side>, requirement: &'static Requirement, seen: String, expected: String) {
-        let at = self.field.take().unwrap_or(self.part);
+        let (from, all) = self.part;
+        let at = match self.field.take() {
+            Some(Field::Bytes(offset, len)) => (from + offset, len),
+            Some(Field::Of(layout, name)) => layout.field(name).map_or((from, all), |f| {
+                let first = f.bit / 8;
+                (from + first, (f.bit + f.width).div_ceil(8) - first)
+            }),
+            None => (from, all),
+        };
         self.breaches.push(Breach { requirement, seen, expected, at, bytes: None, side });
     }
 

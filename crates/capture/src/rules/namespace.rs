@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use nvmf_spec::req;
-use nvmf_wire::IdentifyNamespace;
 use nvmf_wire::admin::Cns;
 use nvmf_wire::identify::{ControllerType, IdentifyNamespaceIndependent, LbaFormat, Nidt, read_descriptors};
+use nvmf_wire::layout::Layout;
+use nvmf_wire::{IdentifyNamespace, Structure};
 
 use super::state::State;
 use super::{Out, Said};
+
+const NAMESPACE: &Layout = <IdentifyNamespace as Structure>::LAYOUT;
 
 const V1_3: u32 = 0x0001_0300;
 const V1_4: u32 = 0x0001_0400;
@@ -23,10 +26,15 @@ pub(super) fn namespace(state: &State, nsid: u32, data: &[u8], who: Said, out: &
     let (nsze, ncap, nuse) = (n.nsze(), n.ncap(), n.nuse());
     let sizes = format_args!("{who}: NSZE {nsze}, NCAP {ncap}, NUSE {nuse}");
     out.check(nsze >= ncap && ncap >= nuse, req::ADM_IDENTIFY_71, sizes, "each no more than the one before");
-    out.check(n.nsfeat_thinp() || ncap == nsze, req::ADM_IDENTIFY_71, sizes, "NCAP as NSZE without thin provisioning");
+    out.of(NAMESPACE, "nsfeat_thinp").check(
+        n.nsfeat_thinp() || ncap == nsze,
+        req::ADM_IDENTIFY_71,
+        sizes,
+        "NCAP as NSZE without thin provisioning",
+    );
     formats(state, &n, data, &who, out);
     if state.known.since(V1_4) {
-        out.check(
+        out.of(NAMESPACE, "dpc_first").check(
             !n.dpc_first() && !n.dps_first(),
             req::ADM_IDENTIFY_74,
             format_args!("{who}: protection information first"),
@@ -35,19 +43,29 @@ pub(super) fn namespace(state: &State, nsid: u32, data: &[u8], who: Said, out: &
     }
     atomics(state, &n, &who, out);
     let nameless = n.nguid() == [0; 16] && n.eui64() == [0; 8];
-    out.check(
+    out.of(NAMESPACE, "nsfeat_uidreuse").check(
         !(nameless && n.nsfeat_uidreuse()),
         req::ADM_IDENTIFY_80,
         format_args!("{who}: UIDREUSE without NGUID and EUI64"),
         "0",
     );
     let progress = n.fpi_supported() || n.fpi_remaining() == 0;
-    out.check(progress, req::ADM_IDENTIFY_80, format_args!("{who}: FPI {} without its bit 7", n.fpi_remaining()), "0");
+    out.of(NAMESPACE, "fpi_remaining").check(
+        progress,
+        req::ADM_IDENTIFY_80,
+        format_args!("{who}: FPI {} without its bit 7", n.fpi_remaining()),
+        "0",
+    );
     if state.known.since(V1_3) && n.rescap() & 0x7f != 0 {
-        out.check(n.rescap() & 0x80 != 0, req::RES_04, format_args!("{who}: RESCAP {:#04x}", n.rescap()), "bit 7 set");
+        out.of(NAMESPACE, "rescap").check(
+            n.rescap() & 0x80 != 0,
+            req::RES_04,
+            format_args!("{who}: RESCAP {:#04x}", n.rescap()),
+            "bit 7 set",
+        );
     }
     let metadata = n.lba_format(n.format_in_use()).is_some_and(|f| f.ms() != 0);
-    out.check(
+    out.of(NAMESPACE, "flbas_extended").check(
         !metadata || n.flbas_extended(),
         req::SQE_20,
         format_args!("{who}: metadata in a buffer of its own"),
@@ -84,7 +102,7 @@ fn capable(state: &State, n: &IdentifyNamespace, who: Said, out: &mut Out) {
         );
     }
     if i.oncs_copy() {
-        out.check(
+        out.of(NAMESPACE, "mssrl").check(
             n.mssrl() != 0 && n.mcl() != 0,
             req::ADM_IDENTIFY_77,
             format_args!("{who}: MSSRL {}, MCL {} with Copy", n.mssrl(), n.mcl()),
@@ -119,7 +137,7 @@ fn atomics(state: &State, n: &IdentifyNamespace, who: Said, out: &mut Out) {
     for (boundary, unit, b, u) in boundaries {
         let fits = boundary == 0 || !n.nsfeat_nsabp() || boundary >= unit;
         out.check(fits, req::ADM_IDENTIFY_76, format_args!("{who}: {b} {boundary}, {u} {unit}"), "no less than the unit");
-        out.check(
+        out.of(NAMESPACE, "nabo").check(
             boundary == 0 || n.nabo() <= boundary,
             req::ADM_IDENTIFY_76,
             format_args!("{who}: NABO {}, {b} {boundary}", n.nabo()),
@@ -127,7 +145,7 @@ fn atomics(state: &State, n: &IdentifyNamespace, who: Said, out: &mut Out) {
         );
     }
     let lone = n.nabsn() == 0 && n.nabspf() == 0 && n.nabo() != 0;
-    out.check(!lone, req::ADM_IDENTIFY_76, format_args!("{who}: NABO {} without boundaries", n.nabo()), "0");
+    out.of(NAMESPACE, "nabo").check(!lone, req::ADM_IDENTIFY_76, format_args!("{who}: NABO {} without boundaries", n.nabo()), "0");
     let Some(i) = state.known.identify.as_ref().filter(|_| n.nsfeat_nsabp()) else { return };
     for (name, own, least) in [("NAWUN", n.nawun(), i.awun()), ("NAWUPF", n.nawupf(), i.awupf()), ("NACWU", n.nacwu(), i.acwu())] {
         out.check(
