@@ -155,7 +155,6 @@ pub const CASES: &[Case] = &[
     case("linux-6.12/tcp-io-4k", (RESP, "Connect", 0), Set(3, &[0x01]), "TCP-CAPSULE-27 controller", 0), // CapsuleResp with PDO 1
     case("linux-6.12/tcp-io-4k", (C2H, "Identify", 0), Set(3, &[0x00]), "TCP-CH-05 controller", 0), // C2HData with data and PDO 0
     case("linux-6.12/tcp-io-4k", (CMD, "Connect", 0), Set(3, &[0x00]), "TCP-CH-05 host", 0), // CapsuleCmd with data and PDO 0
-    case("spdk-26.09/16a-spdk-malformed-icreq", (CMD, "Connect", 0), Set(8, &[0x00]), "TCP-CONN-03 host", 1), // DeleteIOSubmissionQueue, CID 0x0001 before Connect is answered with success
     case("spdk-26.09/16c-spdk-malformed-h2cdata", (H2C, "Connect", 22), Set(1, &[0x05]), "TCP-DGST-08 host", 0), // H2CData with HDGSTF 1
     case("linux-6.12/tcp-io-4k", (CMD, "PropertyGet", 0), Set(1, &[0x02]), "TCP-DGST-15 host", 0), // CapsuleCmd with DDGSTF 1
     case("linux-6.12/tcp-hdgst-ddgst", (C2H, "Read", 0), Raw(28, &[0xee, 0xee, 0xee, 0xee]), "TCP-DGST-16 controller", 0), // DDGST of C2HData
