@@ -56,6 +56,15 @@ fn changed_captures_of_rdma_do_no_harm() {
     attack(&["linux-6.12/rdma-discover-8009.pcap.gz", "linux-6.12/rdma-connect-plain.pcap.gz"].map(Base::pcap));
 }
 
+/// TLS records and the secrets that open them, and authentication messages.
+#[test]
+fn changed_captures_of_tls_and_authentication_do_no_harm() {
+    let tls = Base::blocks(unzipped("linux-6.12/tls13-psk-hmac1-id1.pcapng.gz"));
+    let opened = feed(&tls.bytes);
+    assert!(opened.pdus > 100 && opened.notes.is_empty(), "{} PDUs: {:?}", opened.pdus, opened.notes);
+    attack(&[tls, Base::pcap("linux-6.12/auth-bidi-sha512-null.pcap.gz"), Base::pcap("linux-6.12/tls13-refused-plain.pcap.gz")]);
+}
+
 #[test]
 fn changed_pcapng_files_do_no_harm() {
     attack(&BASES.map(Base::pcapng));

@@ -28,6 +28,11 @@ impl Base {
         let capture = Capture::read(unzipped(file).as_slice()).expect("a capture");
         let mut bytes = Vec::new();
         pcapng::Writer::new().write(capture.exchange(), &mut bytes).expect("it can be written");
+        Self::blocks(bytes)
+    }
+
+    /// From the blocks of a pcapng file.
+    pub fn blocks(bytes: Vec<u8>) -> Self {
         let mut records = Vec::new();
         let mut at = 0;
         while let Some(len) = bytes.get(at + 4..at + 8).and_then(|b| b.first_chunk::<4>()) {
