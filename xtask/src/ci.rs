@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::{cmd, docs, lab, reqs, tidy, vectors};
+use crate::{cmd, docs, lab, packages, reqs, tidy, vectors};
 
 struct Step {
     name: &'static str,
@@ -30,6 +30,7 @@ const STEPS: &[Step] = &[
         run: || reqs::run(&[]).map(|()| Done::Passed),
     },
     Step { name: "docs", what: "the pages of the checks", run: || docs::run(&[]).map(|()| Done::Passed) },
+    Step { name: "programs", what: "programs of Debian that the steps below use", run: programs },
     Step { name: "deny", what: "licences and sources of the packages used", run: deny },
     Step {
         name: "clippy",
@@ -98,6 +99,12 @@ pub fn run(args: &[String]) -> Result<u8, String> {
 
 fn cargo(args: &[&str]) -> Result<Done, String> {
     cmd::run(&mut cmd::cargo(args)?).map(|()| Done::Passed)
+}
+
+/// Tests beside tshark, and of live capture, say that they are skipped where these are not.
+fn programs() -> Result<Done, String> {
+    let needed = [("tshark", Some("tshark")), ("tcpdump", Some("tcpdump"))];
+    Ok(packages::provide(&needed).map_or_else(Done::Skipped, |()| Done::Passed))
 }
 
 fn doc() -> Result<Done, String> {

@@ -8,6 +8,7 @@ mod ci;
 mod cmd;
 mod docs;
 mod lab;
+mod packages;
 mod reqs;
 mod tidy;
 mod vectors;

@@ -28,6 +28,25 @@ pub struct Reading {
     /// Secrets of TLS connections: a key log, as TLS libraries write it where SSLKEYLOGFILE is set; those in a pcapng are found without
     #[arg(long, value_name = "FILE")]
     pub keys: Option<PathBuf>,
+    /// Take every TCP connection of this port for NVMe/TCP, whatever it carries; as in Wireshark `tcp.port==PORT,nvme-tcp`, or the port
+    /// alone. May be given several times
+    #[arg(long, value_name = "PORT", value_parser = decode_as)]
+    pub decode_as: Vec<u16>,
+}
+
+/// The port of `--decode-as`.
+fn decode_as(text: &str) -> Result<u16, String> {
+    let port = match text.split_once("==") {
+        Some((field, rest)) => {
+            let (port, protocol) = rest.split_once(',').unwrap_or((rest, ""));
+            if field.trim() != "tcp.port" || !["nvme-tcp", "nvmetcp"].contains(&protocol.trim()) {
+                return Err("only tcp.port==PORT,nvme-tcp can be told".to_owned());
+            }
+            port
+        }
+        None => text,
+    };
+    port.trim().parse().map_err(|_| format!("`{}` is no port", port.trim()))
 }
 
 impl Input {
@@ -75,10 +94,11 @@ impl Reading {
     }
 
     fn how(&self) -> Result<Follow, ExitCode> {
-        let Some(path) = &self.keys else { return Ok(Follow::new()) };
+        let follow = self.decode_as.iter().fold(Follow::new(), |follow, port| follow.decode_as(*port));
+        let Some(path) = &self.keys else { return Ok(follow) };
         let refuse = |e: &dyn std::fmt::Display| output::refuse(ExitStatus::Harness, &format!("{}: {e}", path.display()));
         let text = std::fs::read(path).map_err(|e| refuse(&format!("cannot be read: {e}")))?;
-        Ok(Follow::new().keys(KeyLog::read(&text).map_err(|e| refuse(&format!("is no key log: {e}")))?))
+        Ok(follow.keys(KeyLog::read(&text).map_err(|e| refuse(&format!("is no key log: {e}")))?))
     }
 }
 

@@ -106,7 +106,7 @@ fn a_full_day_shows_no_finding_on_either_side() {
     let target = Running::start(&["--namespace", "mem:4MiB", "--judge", "--quiet"]);
     let at = target.address().to_string();
     let (code, out, err) =
-        host(&["connect", "--target", &at, "--exercise", "--kato", "400ms", "--allow-writes", "1:1024-4095", "--json"]);
+        host(&["connect", "--target", &at, "--exercise", "--kato", "1000ms", "--allow-writes", "1:1024-4095", "--json"]);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     let steps = json["steps"].as_array().unwrap();
@@ -141,13 +141,13 @@ fn a_full_day_shows_no_finding_on_either_side() {
 fn without_a_range_the_exercise_only_reads() {
     let target = Running::start(&["--namespace", "mem:1MiB", "--judge"]);
     let at = target.address().to_string();
-    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato", "0.2"]);
+    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato", "1"]);
     assert_eq!(code, Some(0), "{out}");
     assert!(out.contains("reads, by depth") && !out.contains("writes") && !out.contains("flush"), "{out}");
     assert!(out.lines().last().unwrap().contains(" steps, 0 failed, 0 deviations of the controller, "), "{out}");
     assert_eq!(host(&["read", "--target", &at, "--blocks", "2048"]).1.lines().count(), 3);
     // A range that is not there is not used.
-    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato", "200ms", "--allow-writes", "0-2048"]);
+    let (code, out, _) = host(&["connect", "--target", &at, "--exercise", "--kato", "1s", "--allow-writes", "0-2048"]);
     assert_eq!(code, Some(1));
     assert!(out.contains("FAIL  namespace") && out.contains("2048 blocks: the range ends behind them"), "{out}");
     for wrong in
@@ -169,7 +169,7 @@ fn a_limit_that_mdts_does_not_tell_is_a_deviation_and_no_failure() {
     std::fs::write(&path, script).unwrap();
     let target = Running::start(&["--namespace", "mem:4MiB", "--fault", path.to_str().unwrap(), "--quiet"]);
     let at = target.address().to_string();
-    let day = ["connect", "--target", &at, "--exercise", "--kato", "0.2", "--allow-writes", "0-4095", "--json"];
+    let day = ["connect", "--target", &at, "--exercise", "--kato", "1", "--allow-writes", "0-4095", "--json"];
     for (own_side, status) in [(&[][..], Some(1)), (&["--own-side"], Some(0))] {
         let (code, out, _) = host(&[&day[..], own_side].concat());
         let json: serde_json::Value = serde_json::from_str(&out).unwrap();

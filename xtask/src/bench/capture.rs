@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use crate::cmd;
 
 /// What the figures have to reach: ours, the program of tshark's it is held against, how many times as fast.
-const GOALS: [(&str, &str, f64); 3] = [("trace", "tshark", 10.0), ("trace --json", "tshark -T json", 30.0), ("lint", "tshark", 8.0)];
+const GOALS: [(&str, &str, f64); 3] =
+    [("trace", "tshark", 10.0), ("trace --json", "tshark -T json", 30.0), ("lint", "tshark", 8.0)];
 
 /// Most resident memory of ours, MiB, whatever the length of the capture.
 const MEMORY_MIB: f64 = 150.0;
@@ -80,7 +81,13 @@ fn ratios(figures: &[(String, Took)]) -> Vec<(&'static str, f64)> {
 }
 
 /// Bytes a second of `trace` on the two files that a quadratic reader would be slow on, as a part of those of the first file.
-fn linear(nvmfspec: &Path, dir: &Path, figures: &[(String, Took)], mb: f64, rounds: u32) -> Result<Vec<(&'static str, f64)>, String> {
+fn linear(
+    nvmfspec: &Path,
+    dir: &Path,
+    figures: &[(String, Took)],
+    mb: f64,
+    rounds: u32,
+) -> Result<Vec<(&'static str, f64)>, String> {
     let base = figures.iter().find(|(n, _)| n == "trace").map_or(1.0, |(_, t)| mb / t.seconds);
     let files = [
         ("10,000 connections", made::connections(&dir.join("connections.pcap"), 10_000)?),
@@ -99,7 +106,9 @@ fn linear(nvmfspec: &Path, dir: &Path, figures: &[(String, Took)], mb: f64, roun
 fn as_json(main: &made::Made, figures: &[(String, Took)], ratios: &[(&str, f64)], linear: &[(&str, f64)]) -> Value {
     let figures: Vec<Value> =
         figures.iter().map(|(name, t)| json!({ "name": name, "seconds": t.seconds, "peak_mib": t.peak_mib })).collect();
-    let named = |list: &[(&str, f64)]| -> Value { list.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect::<serde_json::Map<_, _>>().into() };
+    let named = |list: &[(&str, f64)]| -> Value {
+        list.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect::<serde_json::Map<_, _>>().into()
+    };
     json!({
         "bytes": main.bytes, "frames": main.frames, "connections": main.connections,
         "programs": figures, "ratio": named(ratios), "linear": named(linear),

@@ -33,7 +33,9 @@ pub fn run(args: &[String]) -> Result<u8, String> {
             cmd::run(Command::new("sh").args(["-c", script]).arg(program()?).arg(nvmfspec)).map(|()| 0)
         }
         Some((what, rest)) if what == "capture" => {
-            let Some([json, mb, rounds]) = options(rest, [("--json", "-"), ("--mb", "210"), ("--rounds", "3")]) else { return wrong() };
+            let Some([json, mb, rounds]) = options(rest, [("--json", "-"), ("--mb", "210"), ("--rounds", "3")]) else {
+                return wrong();
+            };
             let (Ok(mb), Ok(rounds)) = (mb.parse(), rounds.parse()) else { return wrong() };
             capture::run(&json, mb, rounds).map(|()| 0)
         }

@@ -5,9 +5,8 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use crate::cmd;
+use crate::packages;
 
 /// Why the lab did not run to its end.
 #[derive(Debug)]
@@ -34,48 +33,12 @@ pub const QEMU: &str = "qemu-system-x86_64";
 const NEEDED: &[(&str, Option<&str>)] =
     &[(QEMU, Some("qemu-system-x86")), ("xz", Some("xz-utils")), ("apt-get", None), ("apt-cache", None), ("dpkg-deb", None)];
 
-/// Makes sure that all needed programs are here; installs what is missing when run by root.
+/// Makes sure that all needed programs are here.
 pub fn prepare() -> Result<(), Trouble> {
     if !Path::new("/proc/self/status").exists() {
         return Err(Trouble::Skip("this machine has no /proc (not Linux?)".into()));
     }
-    let missing = || NEEDED.iter().filter(|(program, _)| cmd::find_program(program).is_none());
-    if let Some((program, _)) = missing().find(|(_, package)| package.is_none()) {
-        return Err(Trouble::Skip(format!("no {program}: the guest is made from Debian packages")));
-    }
-    let packages: Vec<&str> = missing().filter_map(|(_, package)| *package).collect();
-    if packages.is_empty() {
-        return Ok(());
-    }
-    let names = packages.join(" ");
-    if !is_root() {
-        return Err(Trouble::Skip(format!("not installed and not run by root: apt-get install {names}")));
-    }
-    println!("lab: installing {names}");
-    install(&packages).map_err(Trouble::Skip)?;
-    match missing().next() {
-        None => Ok(()),
-        Some((program, _)) => Err(Trouble::Skip(format!("{names} brought no {program}"))),
-    }
-}
-
-fn install(packages: &[&str]) -> Result<(), String> {
-    let apt_get = |args: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(["-qq", "-y"]).args(args);
-        cmd::output(&mut command).map(|_| ())
-    };
-    let mut line = vec!["install", "--no-install-recommends"];
-    line.extend_from_slice(packages);
-    // the lists may be stale or absent: only then is an update worth its time
-    apt_get(&line).or_else(|_| apt_get(&["update"]).and_then(|()| apt_get(&line)))
-}
-
-/// Whether this process may do what root may.
-fn is_root() -> bool {
-    fs::read_to_string("/proc/self/status").is_ok_and(|text| {
-        text.lines().find_map(|line| line.strip_prefix("Uid:")).and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
-    })
+    packages::provide(NEEDED).map_err(Trouble::Skip)
 }
 
 /// Whether the kernel offers hardware virtualisation to us. That a guest then boots is another matter.
