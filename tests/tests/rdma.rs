@@ -335,6 +335,25 @@ fn a_wrong_icrc_is_told_and_its_packet_not_taken() {
     assert_eq!(after.len(), all);
 }
 
+/// Data in a capsule begin where Identify Controller says, with ICDOFF in 16 bytes, on the I/O queues of that controller.
+#[test]
+fn data_in_a_capsule_begin_at_icdoff() {
+    let mut pcap = Pcap::open("linux-6.12/rdma-inline16k");
+    let longest = |p: &Pcap| {
+        let capture = p.read();
+        let rests = capture.connections().iter().flat_map(rdma).filter_map(|(_, _, r)| match r {
+            Rdma::Command { rest, .. } => Some(rest.clone()),
+            _ => None,
+        });
+        rests.max_by_key(|r| r.len()).unwrap()
+    };
+    let before = longest(&pcap);
+    // Byte 1800 is in the second packet of the first WRITE, which answers Identify Controller.
+    let second = pcap.records.iter().position(|r| r.opcode() == Some(RoceOpcode::WRITE_MIDDLE)).expect("a WRITE");
+    pcap.records[second].change(|p| p[12 + 1800 - 1024] = 2);
+    assert_eq!((before.len(), longest(&pcap)), (16_384, before.slice(32..)));
+}
+
 /// What comes again is told as such and taken once: what a peer made of it is the same as without loss.
 #[test]
 fn retransmissions_are_told_and_taken_once() {

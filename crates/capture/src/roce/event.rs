@@ -89,8 +89,8 @@ pub enum Rdma {
     Command {
         /// The submission queue entry.
         sqe: Sqe,
-        /// What is behind it: in-capsule data and descriptors, from byte 64 on. Less than `send.bytes` has where the capture cut frames
-        /// short, or where the capsule is longer than is put together (1 MiB).
+        /// In-capsule data and descriptors: from byte 64 on, or from where Identify Controller (ICDOFF) said that they begin. Less than
+        /// `send.bytes` has where the capture cut frames short, or where the capsule is longer than is put together (1 MiB).
         rest: Bytes,
         /// The SEND.
         send: Span,

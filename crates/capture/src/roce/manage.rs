@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
+use nvmf_wire::Qid;
 use nvmf_wire::cm::{CmDreq, CmMessage, CmRep, CmReq, IpCm, MAD_LEN, Mad, SERVICE_ID};
 use nvmf_wire::layout::Structure;
 use nvmf_wire::rdma::{RECORD_FORMAT, RdmaRequest};
@@ -33,7 +34,7 @@ impl Roce {
         let (conn, dir) = match (found, CmReq::read(&bytes)) {
             (Some(known), _) => known,
             (None, Ok(req)) if mad.attribute() == CmMessage::REQ && !bad && self.is_nvme(&req) => {
-                let pair = Pair::default();
+                let pair = Pair::new(self.place(from, to, &req));
                 let (ids, qpns) = ([Some(req.local_id()), None], [Some(req.qpn()), None]);
                 let known = Known { pair, host: from, controller: to, qpns, ids, sent: [0; 2], inferred: false };
                 (self.open(known, when, next, watcher), Direction::HostToController)
@@ -75,6 +76,14 @@ impl Roce {
         if matches!(mad.attribute(), CmMessage::REJ | CmMessage::DREP) {
             self.end(conn, watcher);
         }
+    }
+
+    /// Where data begin in the capsules of a queue, as its controller's Admin Queue has said.
+    fn place(&self, host: IpAddr, controller: IpAddr, req: &CmReq) -> usize {
+        let private = req.private();
+        let request = RdmaRequest::read(private.get(IpCm::LEN..).unwrap_or(&[]));
+        let io = request.ok().filter(|r| r.qid() != Qid::ADMIN);
+        io.map_or(0, |r| self.places.of(host, controller, r.cntlid()))
     }
 
     /// The connection that a message is about, and who sends it.

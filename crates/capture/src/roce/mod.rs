@@ -4,13 +4,15 @@
 //! connection management. Read [`Rdma`] first.
 //!
 //! Inside, [`Roce`] finds the connection that a packet belongs to, by what CM said (`manage`) or, where the capture does not have that,
-//! by the packets themselves (`infer`); `pair` follows one connection; `order` and `ranges` are what it keeps of PSNs and memory.
+//! by the packets themselves (`infer`); `pair` follows one connection; `order`, `ranges` and `place` are what it keeps of PSNs, memory and
+//! where data begin in a capsule.
 
 mod event;
 mod infer;
 mod manage;
 mod order;
 mod pair;
+mod place;
 mod ranges;
 mod room;
 pub(crate) mod show;
@@ -29,6 +31,7 @@ use crate::follow::Watcher;
 use crate::packet::Datagram;
 use infer::Halves;
 use pair::{Out, Pair, When};
+use place::Places;
 use room::Room;
 
 /// Most connections that are remembered; the oldest goes first.
@@ -47,6 +50,7 @@ pub(crate) struct Roce {
     /// Communication IDs: whose, in talk with whom, and who of the connection that is.
     ids: HashMap<(IpAddr, IpAddr, u32), (usize, Direction)>,
     halves: Halves,
+    places: Places,
     room: Room,
     ended: VecDeque<usize>,
     /// Connections of which one queue pair is not known yet.
@@ -90,6 +94,7 @@ impl Roce {
             ways: HashMap::new(),
             ids: HashMap::new(),
             halves: Halves::default(),
+            places: Places::default(),
             room: Room::default(),
             ended: VecDeque::new(),
             incomplete: BTreeSet::new(),
@@ -131,6 +136,9 @@ impl Roce {
     fn packet(&mut self, conn: usize, dir: Direction, when: When, headers: &Headers, packet: Packet, watcher: &mut dyn Watcher) {
         if let Some(known) = self.known.get_mut(&conn) {
             known.pair.packet(dir, headers, packet, &mut Out { conn, when, watcher, room: &mut self.room });
+            if let Some(said) = known.pair.admin.said() {
+                self.places.note(known.host, known.controller, said);
+            }
         }
     }
 

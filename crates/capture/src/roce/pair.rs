@@ -11,6 +11,7 @@ use nvmf_wire::{Cqe, Sqe};
 
 use super::event::{Data, Icrc, Packet, Place, Rdma, Span, Target};
 use super::order::{Order, Seen};
+use super::place::Admin;
 use super::ranges::Ranges;
 use super::room::Room;
 use crate::exchange::{Direction, Event, EventKind};
@@ -60,6 +61,10 @@ pub(super) struct Pair {
     ranges: Ranges,
     /// Path MTU, bytes.
     mtu: Option<u32>,
+    /// What its capsules say of the controller.
+    pub(super) admin: Admin,
+    /// Bytes between the SQE and in-capsule data.
+    place: usize,
 }
 
 /// The requests of one side.
@@ -92,6 +97,11 @@ struct Operation {
 }
 
 impl Pair {
+    /// One whose capsules have so many bytes between the SQE and what is behind it.
+    pub(super) fn new(place: usize) -> Self {
+        Self { place, ..Self::default() }
+    }
+
     /// The CM says with which PSN a side begins, and how long packets are at most.
     pub(super) fn begin(&mut self, sender: Direction, psn: u32, mtu: Option<u32>) {
         self.side(sender).order.begin(psn);
@@ -255,11 +265,13 @@ impl Pair {
     fn capsule(&mut self, dir: Direction, bytes: Bytes, invalidate: Option<u32>, send: Span, out: &mut Out<'_>) {
         let rdma = match dir {
             Direction::HostToController => Sqe::read(&bytes).ok().map(|sqe| {
-                let rest = bytes.slice(Sqe::LEN..);
+                let rest = bytes.slice((Sqe::LEN + self.place).min(bytes.len())..);
+                self.admin.command(&sqe);
                 self.ranges.command(&sqe, &rest, out.room);
                 Rdma::Command { sqe, rest, send }
             }),
             Direction::ControllerToHost => Cqe::read(&bytes).ok().map(|cqe| {
+                self.admin.response(&cqe);
                 self.ranges.response(cqe.cid(), out.room);
                 Rdma::Response { cqe, rest: bytes.slice(Cqe::LEN..), invalidate, send }
             }),
@@ -289,6 +301,7 @@ impl Pair {
         if op.ends() {
             side.write = None;
         }
+        self.admin.data(&data);
         out.rdma(dir, Rdma::Data(data));
     }
 
