@@ -150,6 +150,7 @@ fn a_field_changed_in_a_run_is_named() {
         ("linux/discovery-event", "on c2h CapsuleResp AsyncEventRequest #1: set event_info=0xf1", "AsyncEventRequest.event_info"),
         ("linux/refused", "on c2h CapsuleResp Connect iattr=1: set ipo=0", "CapsuleResp.Connect.ipo"),
         ("linux/removed", "on c2h CapsuleResp Connect iattr=1: set dnr=0", "CapsuleResp.Connect.dnr"),
+        ("linux/reconnect", "on c2h ICResp: set maxh2cdata=65536", "ICResp.maxh2cdata"),
         ("linux/io-misc", "on c2h CapsuleResp Flush: set dw0=1", "CapsuleResp.Flush.dw0"),
         ("linux/errors", "on c2h CapsuleResp Identify cns=119: set status=0/0bh", "CapsuleResp.Identify.sc"),
         ("linux/admin", "on c2h C2HData Identify cns=2: set data[0]=9", "Data.Identify.nsid[0]"),
