@@ -71,6 +71,30 @@ fn findings_are_sifted() {
     assert_eq!(status, 2, "{err}");
 }
 
+/// NVMe/TCP below TLS is as any other once its secrets are given; a key log that is none is refused with its line, and no line is quoted.
+#[test]
+fn secrets_are_given_by_a_key_log() {
+    let (file, keys) = (recorded("linux-6.12/tls13-discover.pcap.gz"), recorded("linux-6.12/tls13-discover.keys"));
+    let (path, log) = (file.to_str().unwrap(), keys.to_str().unwrap());
+    let (status, with, note) = run(&["trace", "--keys", log, path], Stdio::null());
+    assert_eq!((status, note.as_str()), (0, ""));
+    assert!(with.contains(" #0 < TLS ServerHello version=\"TLS 1.3\" suite=TLS_AES_128_GCM_SHA256 "), "{with}");
+    assert!(with.contains(" #0 > ICReq pfv=0 "), "{with}");
+    let (_, without, _) = run(&["trace", path], Stdio::null());
+    assert!(without.contains("no secret for client random") && !without.contains("ICReq"), "{without}");
+    assert_eq!(run(&["lint", path], Stdio::null()).0, 0);
+    assert_eq!(run(&["lint", "--keys", log, path], Stdio::null()).0, 1);
+    let dir = tempfile::tempdir().unwrap();
+    let wrong = dir.path().join("keys");
+    std::fs::write(&wrong, "# one\nCLIENT_TRAFFIC_SECRET_0 12 5ec2e7\n").unwrap();
+    let (status, _, said) = run(&["trace", "--keys", wrong.to_str().unwrap(), path], Stdio::null());
+    assert!(
+        status == 3 && said.contains("is no key log: line 2: 2 characters of client random") && !said.contains("5ec2e7"),
+        "{said}"
+    );
+    assert_eq!(run(&["trace", "--keys", "/nowhere", path], Stdio::null()).0, 3);
+}
+
 /// The player goes straight to its point, so it skips what a host should do first; the reference target does nothing wrong.
 #[test]
 fn traffic_of_our_own_is_judged_as_any() {
