@@ -80,13 +80,13 @@ pub(super) fn learn(state: &mut State, sqe: &Sqe, success: bool) {
     let Some(data) = state.answers.get(sqe.cid().0) else { return };
     match sqe.opc() {
         Opcode::IDENTIFY if data.len() >= 4096 => match Identify::from_bytes(*sqe.as_bytes()).cns() {
-            Cns::CONTROLLER => state.known.identify = IdentifyController::read(data).ok().map(Box::new),
+            Cns::CONTROLLER => state.known.identify = data.first_chunk().map(|b| Box::new(IdentifyController::from_bytes(*b))),
             Cns::CONTROLLER_CSI if Identify::from_bytes(*sqe.as_bytes()).csi() == 0 => {
                 state.known.nvm = IdentifyControllerNvm::read(data).ok();
             }
             Cns::NAMESPACE => {
-                if let Ok(space) = IdentifyNamespace::read(data) {
-                    state.known.space(sqe.nsid().0, &space);
+                if let Some(bytes) = data.first_chunk() {
+                    state.known.space(sqe.nsid().0, &IdentifyNamespace::from_bytes(*bytes));
                 }
             }
             _ => {}

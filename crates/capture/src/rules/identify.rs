@@ -15,7 +15,7 @@ const V1_4: u32 = 0x0001_0400;
 pub(super) const V2_0: u32 = 0x0002_0000;
 
 pub(super) fn controller(state: &State, data: &[u8], who: Said, out: &mut Out) {
-    let Ok(i) = IdentifyController::read(data) else { return };
+    let Some(i) = data.first_chunk().map(|b| IdentifyController::from_bytes(*b)) else { return };
     let known = &state.known;
     let kind = i.cntrltype();
     let io = kind == ControllerType::IO || kind == ControllerType::NOT_REPORTED && known.discovery() == Some(false);
