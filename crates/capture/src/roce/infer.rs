@@ -47,6 +47,11 @@ struct Half {
 }
 
 impl Halves {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_way.len()
+    }
+
     /// A way belongs to a connection now.
     pub(super) fn forget(&mut self, way: Way, room: &mut Room) {
         if let Some(half) = self.by_way.remove(&way) {
@@ -60,8 +65,9 @@ impl Halves {
         half.packets
     }
 
-    /// Remembers a packet. True once there is enough to open a connection.
-    fn add(&mut self, way: Way, when: When, headers: &Headers, packet: Packet, room: &mut Room) -> bool {
+    /// Remembers a packet. True once there is enough to open a connection. A packet for which there was no room is left.
+    fn add(&mut self, way: Way, when: When, headers: &Headers, packet: &mut Option<Packet>, room: &mut Room) -> bool {
+        let Some(new) = packet.as_ref() else { return false };
         if !self.by_way.contains_key(&way) && self.by_way.len() >= MAX_HALVES {
             self.by_way.retain(|_, half| !half.foreign);
             if self.by_way.len() >= MAX_HALVES {
@@ -74,7 +80,7 @@ impl Halves {
         let (op, psn) = (headers.bth.opcode(), headers.bth.psn());
         let back = if op.is_response() { self.asked(way, psn) } else { None };
         let half = self.by_way.entry(way).or_default();
-        half.dir = half.dir.or_else(|| shown(headers, &packet));
+        half.dir = half.dir.or_else(|| shown(headers, new));
         half.back = half.back.or(back);
         if !op.is_response() {
             if half.sent.len() >= MAX_SENT {
@@ -82,10 +88,10 @@ impl Halves {
             }
             half.sent.push_back(psn);
         }
-        let full = half.packets.len() >= MAX_PACKETS || !room.take(packet.bytes.len());
-        if !full {
-            half.packets.push((when, *headers, packet));
+        if room.take(new.bytes.len()) {
+            half.packets.extend(packet.take().map(|p| (when, *headers, p)));
         }
+        let full = packet.is_some() || half.packets.len() >= MAX_PACKETS;
         let (dir, back) = (half.dir, half.back);
         if full && dir.is_none() {
             half.foreign = true;
@@ -146,8 +152,12 @@ impl Roce {
         if let Some((conn, dir)) = self.lonely(way, headers, &packet) {
             return self.packet(conn, dir, when, headers, packet, watcher);
         }
-        if self.halves.add(way, when, headers, packet, &mut self.room) {
+        let mut packet = Some(packet);
+        if self.halves.add(way, when, headers, &mut packet, &mut self.room) {
             self.join(way, next, watcher);
+            if let (Some(packet), Some((conn, dir))) = (packet, self.ways.get(&way).copied()) {
+                self.packet(conn, dir, when, headers, packet, watcher);
+            }
         }
     }
 

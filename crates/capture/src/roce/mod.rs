@@ -230,3 +230,62 @@ fn check(d: &Datagram<'_>) -> Icrc {
         None => Icrc::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::EventKind;
+    use crate::kept::Kept;
+    use nvmf_wire::roce::Bth;
+
+    /// Feeds packets as they are, without an IP header to check the ICRC by.
+    fn feed(roce: &mut Roce, kept: &mut Kept, next: &mut usize, packets: impl Iterator<Item = (RoceOpcode, u32, u32, Vec<u8>)>) {
+        for (n, (op, qpn, psn, payload)) in packets.enumerate() {
+            let mut bytes = Bth::new().with(|s| s.opcode(op).dqpn(qpn).psn(psn)).as_bytes().to_vec();
+            bytes.extend(payload);
+            bytes.extend([0; ICRC_LEN]);
+            let (from, to) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+            let d = Datagram { from, to, port: UDP_PORT, ip: &[], payload: &bytes, len: bytes.len() };
+            roce.datagram(n as u64, n as u64 + 1, &d, next, kept);
+        }
+    }
+
+    /// A flush command: it shows that its way leads to a controller.
+    fn command() -> Vec<u8> {
+        let mut sqe = vec![0; 64];
+        sqe[1] = 0x40;
+        sqe
+    }
+
+    #[test]
+    fn queue_pairs_without_end_are_forgotten() {
+        let (mut roce, mut kept, mut next) = (Roce::new(vec![]), Kept::default(), 0);
+        let strangers = (0..20_000u32).map(|n| (RoceOpcode::WRITE_MIDDLE, 2 + n, n, vec![7; 2048]));
+        feed(&mut roce, &mut kept, &mut next, strangers);
+        assert!(roce.halves.len() <= 1024, "{}", roce.halves.len());
+        assert_eq!(next, 0);
+        assert_eq!(roce.finish(&mut next, &mut kept), 1024);
+    }
+
+    #[test]
+    fn what_waits_has_a_limit() {
+        let (mut roce, mut kept, mut next) = (Roce::new(vec![]), Kept::default(), 0);
+        let send = |op, psn, payload| (op, 5, psn, payload);
+        // 128 commands show what the queue pair is; then a SEND without end, and early packets behind a hole.
+        let commands = (0..129).map(|n| send(RoceOpcode::SEND_ONLY, n, command()));
+        let endless = (129..4000).map(|n| {
+            let op = if n == 129 { RoceOpcode::SEND_FIRST } else { RoceOpcode::SEND_MIDDLE };
+            send(op, n, vec![1; 4096])
+        });
+        let early = (4002..9000).step_by(2).map(|n| send(RoceOpcode::SEND_MIDDLE, n, vec![2; 4096]));
+        feed(&mut roce, &mut kept, &mut next, commands.chain(endless).chain(early));
+        assert_eq!(next, 1);
+        assert!(roce.room.used() <= (1 << 20) + 257 * 4200, "{}", roce.room.used());
+        let capture = kept.into_exchange();
+        let told = |f: fn(&Rdma) -> bool| {
+            capture.connections[0].events.iter().filter(|e| matches!(&e.kind, EventKind::Rdma(r) if f(r))).count()
+        };
+        assert_eq!(told(|r| matches!(r, Rdma::Command { .. })), 129);
+        assert!(told(|r| matches!(r, Rdma::Missing { .. })) > 2000);
+    }
+}

@@ -162,17 +162,15 @@ impl Pair {
     }
 
     fn hold(&mut self, dir: Direction, headers: &Headers, packet: Packet, out: &mut Out<'_>) {
-        let psn = headers.bth.psn();
-        let side = self.side(dir);
-        if side.held.len() < MAX_HELD && out.room.take(packet.bytes.len()) {
-            side.held.push_back((out.when, *headers, packet));
+        if self.side(dir).held.len() >= MAX_HELD {
+            self.give_up(dir, out);
+        }
+        if !out.room.take(packet.bytes.len()) {
+            // What it holds is missing later on.
             return;
         }
-        self.give_up(dir, out);
-        if self.side(dir).order.place(psn) == Place::Next {
-            self.request(dir, out.when, headers, &packet, out);
-            self.drain(dir, out);
-        }
+        self.side(dir).held.push_back((out.when, *headers, packet));
+        self.drain(dir, out);
     }
 
     /// Takes what waited and is due now.

@@ -24,4 +24,10 @@ impl Room {
     pub(super) fn give(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes);
     }
+
+    /// Bytes that wait now.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
 }
