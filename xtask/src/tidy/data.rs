@@ -2,7 +2,7 @@
 
 use super::{Finding, Source};
 
-/// Folder and the word that every script in it begins with.
+/// Folder and the word that every script in it begins with, behind the parts that its scripts share.
 const SCRIPTS: &[(&str, &str)] = &[("tests/checks/", "check"), ("tests/faults/", "fault"), ("tests/scenarios/", "scenario")];
 
 /// Folders whose files a manifest must name.
@@ -14,9 +14,10 @@ pub fn check(files: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
         for (folder, kind) in SCRIPTS {
-            if file.path.starts_with(folder) && !file.path.ends_with(".md") {
+            if file.path.starts_with(folder) && !file.path.ends_with(".md") && !file.path.ends_with(".mask") {
                 let text = file.text.as_deref().unwrap_or_default();
-                if first_word(text) != Some(kind) {
+                let parts = first_word(text) == Some("part") && text.lines().any(|line| line.starts_with(kind));
+                if first_word(text) != Some(kind) && !parts {
                     let message = format!("a script in {folder} begins with `{kind}`");
                     findings.push(file.finding(0, true, message));
                 }
