@@ -1,9 +1,9 @@
-//! The decoded trace and Wireshark's names, over exchanges put together by hand.
+//! The decoded trace, over exchanges put together by hand.
 
 mod talk;
 
 use bytes::Bytes;
-use nvmf_capture::{Connection, Event, EventKind, Recorder, Session, Trace, wireshark_fields};
+use nvmf_capture::{Connection, Event, EventKind, Recorder, Trace};
 use nvmf_wire::tcp::{C2hData, Digests, Fes, H2cData, Pdu, PduType, R2t, TermReq};
 use nvmf_wire::{Cid, Cqe, Status};
 
@@ -120,25 +120,6 @@ fn every_cut_gives_the_same_events_and_keeps_the_pieces() {
         assert_eq!(again.events, connection.events, "pieces of {size}");
         assert_eq!(again.chunks.len(), pieces);
     }
-}
-
-#[test]
-fn fields_by_the_names_of_wireshark() {
-    let mut t = talk::ready(Digests::default());
-    t.command(sqe("AsyncEventRequest", 5, &[]), &[]);
-    t.response(*Cqe::of(Cid(5), Status::SUCCESS, 4).with(|s| s.dw0(0x0004_0002)).as_bytes());
-    let e = t.exchange();
-    let mut session = Session::new();
-    let mut out = String::new();
-    for (event, bytes) in e.connections[0].pdus() {
-        let pdu = Pdu::parse(bytes).unwrap();
-        for (name, value) in wireshark_fields(&session, &pdu) {
-            out.push_str(&format!("{name}={value}\n"));
-        }
-        out.push('\n');
-        session.apply(event.dir, &pdu);
-    }
-    insta::assert_snapshot!(out);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::{cmd, docs, lab, packages, reqs, tidy, vectors};
+use crate::{capture, cmd, docs, lab, packages, reqs, tidy, vectors};
 
 struct Step {
     name: &'static str,
@@ -115,7 +115,7 @@ fn doc() -> Result<Done, String> {
 
 fn wireshark() -> Result<Done, String> {
     let skipped = || Done::Skipped("tshark is not installed".to_owned());
-    Ok(vectors::captures_beside_wireshark()?.map_or_else(skipped, |()| Done::Passed))
+    Ok(capture::captures_beside_wireshark()?.map_or_else(skipped, |()| Done::Passed))
 }
 
 /// Without the advisory database, which would have to come from the network.

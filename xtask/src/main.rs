@@ -4,6 +4,7 @@
 //! `conformance` here is a shortcut to it.
 
 mod bench;
+mod capture;
 mod ci;
 mod cmd;
 mod docs;
@@ -26,6 +27,7 @@ cargo xtask COMMAND
   reqs [--bless]      check the requirement catalogue, or write the constants made from it
   docs [--bless]      check the pages of docs/checks, or write them from the scripts
   vectors [ARGS]      check the byte vectors; `vectors --captures FILE…` takes captures through the codec and back
+  capture [ARGS]      our reading of captures beside tshark's; `capture help` says more
   bless               accept what the snapshot tests, the catalogue's constants and the pages of the checks now are
   bench tcp|memory|capture
                       the target over loopback beside a raw socket loop, its memory, captures beside tshark; `bench help` says more
@@ -54,6 +56,7 @@ fn dispatch(args: &[String]) -> Result<u8, String> {
         "tidy" => tidy::run(rest).map(|()| 0),
         "reqs" => reqs::run(rest).map(|()| 0),
         "docs" => docs::run(rest).map(|()| 0),
+        "capture" => capture::run(rest).map(|()| 0),
         "vectors" => vectors::run(rest).map(|()| 0),
         "bench" => bench::run(rest),
         "bless" => bless().map(|()| 0),

@@ -1,8 +1,8 @@
 //! What went over the wire, as a bystander sees it: capture files, PDU streams, traces and the rules that bytes alone can break.
 //!
 //! What it is: [`Capture`] reads pcap and pcapng and puts TCP streams together; [`Recorder`] takes the bytes of a live connection.
-//! Both give a [`Connection`]: PDUs in order, with times. [`Trace`] prints one line a PDU, [`wireshark_fields`] names its fields as
-//! tshark does, [`pcapng`] writes an [`Exchange`] as packets, and [`Judge`] finds breaches of the specifications.
+//! Both give a [`Connection`]: PDUs in order, with times. [`Trace`] prints one line a PDU, [`fields`] shows what is in it under
+//! Wireshark's names, [`pcapng`] writes an [`Exchange`] as packets, and [`Judge`] finds breaches of the specifications.
 //!
 //! What it is not: an end of a connection. It never depends on `engine`: the judge shares with the judged only the layouts of
 //! `wire`.
@@ -12,6 +12,7 @@
 
 pub mod compare;
 pub mod exchange;
+pub mod fields;
 mod file;
 pub mod follow;
 mod hunt;
@@ -31,7 +32,6 @@ mod stream;
 mod tcp;
 pub mod tls;
 pub mod trace;
-mod wireshark;
 
 pub use exchange::{Connection, Direction, Ends, Event, EventKind, Exchange, Recorder, Transport};
 pub use file::CaptureError;
@@ -44,4 +44,3 @@ pub use rules::{Finding, Judge};
 pub use session::Session;
 pub use stats::Stats;
 pub use trace::Trace;
-pub use wireshark::wireshark_fields;

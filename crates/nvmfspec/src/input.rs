@@ -50,11 +50,6 @@ fn decode_as(text: &str) -> Result<u16, String> {
 }
 
 impl Input {
-    /// Reads all of it into memory; see [`Reading::capture`].
-    pub fn capture(&self) -> Result<Capture, ExitCode> {
-        self.reading.capture(&self.file)
-    }
-
     /// Lets `watcher` see it go by; see [`Reading::follow`].
     pub fn follow(&self, watcher: &mut dyn Watcher) -> Result<Followed, ExitCode> {
         self.reading.follow(&self.file, watcher)

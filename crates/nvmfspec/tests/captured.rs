@@ -95,6 +95,34 @@ fn secrets_are_given_by_a_key_log() {
     assert_eq!(run(&["trace", "--keys", "/nowhere", path], Stdio::null()).0, 3);
 }
 
+/// The forms of `trace`: fields, JSON, tree, filter, colours.
+#[test]
+fn a_capture_in_every_form() {
+    let file = recorded("linux-6.12/tcp-admin.pcap.gz");
+    let path = file.to_str().unwrap();
+    let trace = |args: &[&str]| run(&[&["trace"], args, &[path]].concat(), Stdio::null());
+    let (status, out, _) = trace(&["--fields", "frame.number,nvme.cmd.opc,nvme.cmd.cid", "--filter", "nvme.cmd.opc in {2, 6}"]);
+    assert_eq!((status, out.lines().next()), (0, Some("22\t0x06\t0x0002")));
+    let (_, json, _) = trace(&["--json", "--filter", "frame.number == 22"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let layers = &json[0]["_source"]["layers"];
+    assert_eq!(layers["frame"]["frame.number"].as_str(), Some("22"));
+    assert_eq!(layers["nvme"]["nvme.cmd.identify.dword10_tree"]["nvme.cmd.identify.dword10.cns"].as_str(), Some("0x00000001"));
+    let (_, tree, _) = trace(&["-V", "--filter", "frame.number == 22"]);
+    assert!(tree.contains("nvme.cmd.opc: 0x06 (Identify)  Opcode (OPC)"), "{tree}");
+    let (_, lines, _) = trace(&["--filter", "frame.number == 22"]);
+    assert!(
+        lines.contains("    22     0.031947 10.9.0.1 → 10.9.0.2 NVMe/TCP     72 #0 > CapsuleCmd cid=0x0002 Identify"),
+        "{lines}"
+    );
+    let (_, coloured, _) = trace(&["--filter", "frame.number == 22", "--color", "always"]);
+    assert!(coloured.contains("\x1b[36m") && coloured.contains("\x1b[0m\n"), "{coloured}");
+    assert!(!lines.contains('\x1b'), "{lines}");
+    let (status, out, err) = trace(&["--filter", "nvme.cmd.opc = = 1"]);
+    assert_eq!((status, out.as_str()), (2, ""));
+    assert!(err.contains("--filter: column 16: "), "{err}");
+}
+
 /// The player goes straight to its point, so it skips what a host should do first; the reference target does nothing wrong.
 #[test]
 fn traffic_of_our_own_is_judged_as_any() {
