@@ -258,30 +258,42 @@ fn absurd_blocks_are_named_by_their_byte_or_passed_over() {
     }
 }
 
-/// A stream that claims PDUs of any length and never ends them holds no more than what is put together at most.
-#[test]
-fn a_pdu_that_never_ends_is_given_up() {
-    struct Endless(Vec<u8>, usize, u32);
-    impl Read for Endless {
-        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-            if self.1 == self.0.len() {
-                if self.2 > 100 {
-                    return Ok(0);
-                }
-                let piece = raw(&[tcp(self.2 * 0xf000 + 129, 0x18, &[], &[0xaa; 0xf000])]);
-                self.2 += 1;
-                (self.0, self.1) = (piece[24..].to_vec(), 0);
+/// Segments to port 4420 from so many connections, round and round, made as they are read: the first of each is an ICReq and the head of
+/// a C2HData of 64 MiB that never ends.
+struct Endless {
+    connections: u32,
+    segments: u32,
+    made: u32,
+    piece: std::collections::VecDeque<u8>,
+}
+
+/// Payload of a segment, bytes.
+const SEGMENT: u32 = 0xf000;
+
+impl Read for Endless {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.piece.is_empty() && self.made < self.segments {
+            let (conn, round) = (self.made % self.connections, self.made / self.connections);
+            let mut payload = if round == 0 { icreq() } else { Vec::new() };
+            if round == 0 {
+                payload.extend([6, 0, 24, 24, 0xff, 0xff, 0xff, 3]);
             }
-            let n = out.len().min(self.0.len() - self.1);
-            out[..n].copy_from_slice(&self.0[self.1..self.1 + n]);
-            self.1 += n;
-            Ok(n)
+            payload.resize(SEGMENT as usize, 0xaa);
+            let mut segment = tcp(1 + round * SEGMENT, 0x18, &[], &payload);
+            segment[20..22].copy_from_slice(&(10_000 + conn as u16).to_be_bytes());
+            let file = raw(&[segment]);
+            self.piece.extend(if self.made == 0 { &file[..] } else { &file[24..] });
+            self.made += 1;
         }
+        self.piece.read(out)
     }
-    let mut first = icreq();
-    first.extend([7, 0, 24, 24, 0xff, 0xff, 0xff, 3]);
-    first.resize(128 + 0xf000, 0);
-    let start = raw(&[tcp(0, 2, &[], &[]), tcp(1, 0x18, &[], &first)]);
-    let fed = feed_from(Endless(start, 0, 1), false, true);
-    assert!(fed.pdus >= 1, "{:?}", fed.notes);
+}
+
+/// Streams that claim a PDU of 64 MiB and never end it: one may hold what is put together at most, many no more than that.
+#[test]
+fn pdus_that_never_end_hold_little() {
+    let one = feed_from(Endless { connections: 1, segments: 200, made: 0, piece: [].into() }, false, true);
+    assert!(one.pdus == 1 && one.held > 4 << 20, "{} PDUs, {} bytes: the allocator counts", one.pdus, one.held);
+    let many = feed_from(Endless { connections: 100, segments: 4000, made: 0, piece: [].into() }, false, true);
+    assert_eq!(many.pdus, 100, "{:?}", many.notes);
 }

@@ -229,6 +229,17 @@ impl Cutter {
         self.streams[dir.index()].gap(len, |kind| emit(Event { at_ns, frame, dir, kind }));
     }
 
+    /// Bytes held of PDUs that are not whole.
+    pub(crate) fn held(&self) -> usize {
+        self.streams.iter().map(Stream::held).sum()
+    }
+
+    /// Lets go of the PDU that is not whole in one direction.
+    pub(crate) fn give_up(&mut self, dir: Direction, at_ns: u64, why: &str, mut emit: impl FnMut(Event)) {
+        let (at_ns, frame) = (self.clock(dir, at_ns), self.frame);
+        self.streams[dir.index()].give_up(why, |kind| emit(Event { at_ns, frame, dir, kind }));
+    }
+
     /// An event beside the PDUs, with its time and frame.
     pub(crate) fn event(&mut self, dir: Direction, at_ns: u64, kind: EventKind) -> Event {
         Event { at_ns: self.clock(dir, at_ns), frame: self.frame, dir, kind }

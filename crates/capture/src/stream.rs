@@ -191,6 +191,27 @@ impl Stream {
         }
     }
 
+    /// Bytes held of a PDU that is not whole.
+    pub(crate) fn held(&self) -> usize {
+        self.framer.len()
+    }
+
+    /// Lets go of the PDU that is not whole, for `why`: what is still to come of it is passed over.
+    pub(crate) fn give_up(&mut self, why: &str, mut emit: impl FnMut(EventKind)) {
+        let Some(plen) = self.framer.head().map(|h| u64::from(h.plen())) else { return };
+        let bytes = self.framer.take_rest();
+        let len = bytes.len() as u64;
+        emit(EventKind::Undecodable {
+            offset: self.offset - len,
+            why: format!("{len} of PLEN {plen} bytes: {why}"),
+            bytes: cap(bytes),
+            len,
+        });
+        self.skip = plen.saturating_sub(len);
+        // The room that it grew to goes as well.
+        self.framer = Framer::new(MAX_PDU);
+    }
+
     /// The direction ended: what is left can never become a PDU.
     pub(crate) fn end(&mut self, mut emit: impl FnMut(EventKind)) {
         if let Some(lost) = self.lost.take() {

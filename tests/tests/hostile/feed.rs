@@ -6,8 +6,8 @@ use nvmf_capture::{CaptureError, Direction, Ends, Event, EventKind, Follow, Judg
 
 use crate::counting;
 
-/// Most bytes that all watchers together may hold, whatever the capture. It has room for what reading takes: a record of 8 MiB, twice.
-pub const MOST: i64 = 64 << 20;
+/// Most bytes that reading and all watchers together may hold, whatever the capture.
+pub const MOST: i64 = 128 << 20;
 
 /// What came of a capture.
 #[derive(Debug, Default)]

@@ -33,13 +33,15 @@ pub(super) struct Shared {
     waiting: usize,
     /// Bytes of connections of which it is not known what they carry.
     undecided: usize,
+    /// Bytes of PDUs that are not whole.
+    framed: usize,
     /// Connections so far.
     flows: u64,
 }
 
 impl Shared {
     pub(super) fn new(ports: Vec<u16>, keys: KeyLog) -> Self {
-        Self { ports, keys, next: 0, others: 0, waiting: 0, undecided: 0, flows: 0 }
+        Self { ports, keys, next: 0, others: 0, waiting: 0, undecided: 0, framed: 0, flows: 0 }
     }
 }
 
@@ -152,7 +154,7 @@ impl Flow {
         self.fate.decide(&known, true, shared, watcher);
         match std::mem::replace(&mut self.fate, Fate::Over) {
             Fate::Nvme(mut nvme) => {
-                nvme.finish(watcher);
+                nvme.finish(&mut shared.framed, watcher);
                 watcher.over(nvme.conn);
             }
             Fate::Undecided(_) => shared.others += 1,
@@ -179,7 +181,10 @@ struct Known {
 impl Fate {
     fn piece(&mut self, known: &Known, end: usize, when: When, piece: Piece<'_>, shared: &mut Shared, watcher: &mut dyn Watcher) {
         match self {
-            Self::Nvme(nvme) => nvme.piece(end, when, piece, &shared.keys, watcher),
+            Self::Nvme(nvme) => {
+                nvme.piece(end, when, piece, &shared.keys, watcher);
+                nvme.weigh(end, when, &mut shared.framed, watcher);
+            }
             Self::Undecided(kept) => {
                 let piece = match piece {
                     Piece::Bytes(b) => {
@@ -230,6 +235,7 @@ impl Fate {
                 KeptPiece::Closed { reset } => Piece::Closed { reset: *reset },
             };
             nvme.piece(*end, *when, piece, &shared.keys, watcher);
+            nvme.weigh(*end, *when, &mut shared.framed, watcher);
         }
         *self = Self::Nvme(nvme);
     }

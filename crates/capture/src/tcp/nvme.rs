@@ -12,11 +12,16 @@ pub(super) struct Nvme {
     host: usize,
     cutter: Cutter,
     tls: Option<Box<tls::Stream>>,
+    /// What it holds of PDUs that are not whole, as far as the sum of all knows, bytes.
+    held: usize,
 }
+
+/// Most bytes that all connections together hold of PDUs that are not whole; the one that would go beyond it loses its PDU.
+const MAX_HELD_IN_ALL: usize = 32 << 20;
 
 impl Nvme {
     pub(super) fn new(conn: usize, host: usize, opened_ns: u64, tls: bool) -> Self {
-        Self { conn, host, cutter: Cutter::new(opened_ns), tls: tls.then(Box::default) }
+        Self { conn, host, cutter: Cutter::new(opened_ns), tls: tls.then(Box::default), held: 0 }
     }
 
     pub(super) fn missed_start(&mut self, when: When, watcher: &mut dyn Watcher) {
@@ -49,8 +54,22 @@ impl Nvme {
         }
     }
 
-    /// Nothing more comes.
-    pub(super) fn finish(&mut self, watcher: &mut dyn Watcher) {
+    /// Keeps `sum`, which is over all connections, within its limit; `end` is who sent last.
+    pub(super) fn weigh(&mut self, end: usize, when: When, sum: &mut usize, watcher: &mut dyn Watcher) {
+        let others = *sum - self.held;
+        if others + self.cutter.held() > MAX_HELD_IN_ALL {
+            let dir = if end == self.host { Direction::HostToController } else { Direction::ControllerToHost };
+            let why = format!("all connections hold more than {} MiB of PDUs that are not whole", MAX_HELD_IN_ALL >> 20);
+            let conn = self.conn;
+            self.cutter.give_up(dir, when.at_ns, &why, |e| watcher.event(conn, &e));
+        }
+        self.held = self.cutter.held();
+        *sum = others + self.held;
+    }
+
+    /// Nothing more comes. Takes what it held from the sum of all.
+    pub(super) fn finish(&mut self, sum: &mut usize, watcher: &mut dyn Watcher) {
+        *sum -= self.held;
         let (conn, cutter) = (self.conn, &mut self.cutter);
         if let Some(tls) = &mut self.tls {
             for d in [Direction::HostToController, Direction::ControllerToHost] {
