@@ -35,7 +35,7 @@ pub fn version() -> Result<String, String> {
     Ok(number.unwrap_or("unknown").trim_end_matches('.').to_owned())
 }
 
-/// Dissects a file. Connections to `ports` are taken for NVMe/TCP, below TLS where that is said.
+/// Dissects a file. Connections to `ports` are taken for NVMe/TCP, or for TLS where that is said.
 pub fn dissect(path: &Path, ports: &[(u16, bool)], keys: Option<&Path>) -> Result<Frames, String> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(path).args(["-Y", "nvme-tcp || nvme-rdma || nvme", "-T", "pdml"]);
@@ -46,7 +46,8 @@ pub fn dissect(path: &Path, ports: &[(u16, bool)], keys: Option<&Path>) -> Resul
     }
     for (port, tls) in ports {
         if *tls {
-            command.arg("-d").arg(format!("tcp.port=={port},tls")).arg("-d").arg(format!("tls.port=={port},nvme-tcp"));
+            // 4.0 has no way to look for NVMe/TCP below TLS.
+            command.arg("-d").arg(format!("tcp.port=={port},tls"));
         } else {
             command.arg("-d").arg(format!("tcp.port=={port},nvme-tcp"));
         }
