@@ -222,6 +222,28 @@ pub const RULES: &[Rule] = &[
         when: |c| c.ours.is_none() && c.h2c_data() && c.sqe().is_some_and(|s| s.fctype().is_some()),
     },
     Rule {
+        id: "too-short",
+        fields: &["nvme"],
+        condition: "a PDU whose header contradicts itself, or that is shorter than its type has to be",
+        why: "tshark shows what is there up to the end; we show a structure where all of it is there",
+        source: "NVMe/TCP 1.0, 3.6.2: HLEN and PLEN of each type",
+        example: "spdk-26.09/16b-spdk-malformed-header.pcap.gz frame 307",
+        when: |c| {
+            c.ours.is_none()
+                && c.pdu
+                    .is_some_and(|p| p.pdu.is_none() || p.bytes.len() < 24 || (p.bytes.first() == Some(&4) && p.bytes.len() < 72))
+        },
+    },
+    Rule {
+        id: "guessed-queue",
+        fields: &["nvme-tcp.cmd.qid"],
+        condition: "queue 0 on a connection of which no Connect and no whole Admin command was seen",
+        why: "tshark guesses the queue from the first byte of a command, also of one that is cut short",
+        source: "Base 2.0, 3.3.1: Connect says which queue it is",
+        example: "spdk-26.09/16b-spdk-malformed-header.pcap.gz frame 308",
+        when: |c| c.ours.is_none() && number(Some(c.theirs)) == Some(0),
+    },
+    Rule {
         id: "answer-to-nothing",
         fields: &["nvme-tcp.unknown_data", "nvme-rdma.unknown_data"],
         condition: "an answer whose command is not in the capture or was answered before",
