@@ -100,8 +100,22 @@ fn plain(magic: [u8; 4], reader: impl Read, sink: &mut dyn Frames) -> Result<u64
     }
 }
 
+/// Reads little at a time: the buffer of [`MAX_RECORD`] is filled as far as a read goes, and what lies in a cache is read again for
+/// nothing.
+struct Sips<R>(R);
+
+/// Most bytes of one read.
+const SIP: usize = 128 << 10;
+
+impl<R: Read> Read for Sips<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let most = buf.len().min(SIP);
+        self.0.read(buf.get_mut(..most).unwrap_or_default())
+    }
+}
+
 fn pcap(reader: impl Read, sink: &mut dyn Frames) -> Result<u64, CaptureError> {
-    let mut reader = PcapReader::with_capacity(reader, MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
+    let mut reader = PcapReader::with_capacity(Sips(reader), MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
     let link = link_of(reader.header().datalink)?;
     // Where the next record starts: behind the file's header of 24 bytes, then 16 bytes and the data of each.
     let mut offset = 24;
@@ -124,7 +138,7 @@ fn pcap(reader: impl Read, sink: &mut dyn Frames) -> Result<u64, CaptureError> {
 }
 
 fn pcapng(reader: impl Read, sink: &mut dyn Frames) -> Result<u64, CaptureError> {
-    let mut reader = PcapNgReader::with_capacity(reader, MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
+    let mut reader = PcapNgReader::with_capacity(Sips(reader), MAX_RECORD).map_err(|e| CaptureError::Format(e.to_string()))?;
     let mut last_ns = 0;
     let mut number = 0;
     loop {

@@ -225,17 +225,17 @@ impl Session {
 
     /// The name of a command on this queue: that of the table (`PropertyGet`), else the text's, else the code.
     #[must_use]
-    pub fn command_name(&self, sqe: &Sqe) -> String {
+    pub fn command_name(&self, sqe: &Sqe) -> Cow<'static, str> {
         let admin = self.is_admin_command(sqe);
         if let Some(kind) = CommandKind::of(sqe, admin) {
-            return kind.name.to_owned();
+            return Cow::Borrowed(kind.name);
         }
         let (named, code) = match sqe.fctype() {
             Some(f) => (f.name(), format!("fctype {:02x}h", f.0)),
             None if admin => (sqe.opc().name(), format!("opcode {:02x}h", sqe.opc().0)),
             None => (IoOpcode(sqe.opc().0).name(), format!("opcode {:02x}h", sqe.opc().0)),
         };
-        named.map_or(code, |n| n.split([' ', '-', '/']).map(capital).collect())
+        Cow::Owned(named.map_or(code, |n| n.split([' ', '-', '/']).map(capital).collect()))
     }
 
     /// The table to read a command with, and whether it is the command's own, so that all its fields are known.

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use nvmf_wire::authentication::message::Message;
 use nvmf_wire::connect::ConnectData;
 use nvmf_wire::cqe::{AsyncEventResponse, ConnectInvalid, ConnectResponse, PropertyGetResponse, QueuesGranted};
-use nvmf_wire::layout::{Layout, Structure, Value};
+use nvmf_wire::layout::{Field, Layout, Structure};
 use nvmf_wire::property::{Cap, Cc, Crto, Csts, Property, PropertyGet, PropertySet, Vs};
 use nvmf_wire::sgl::SglKeyed;
 use nvmf_wire::sqe::{FabricsType, Opcode};
@@ -19,7 +19,7 @@ use nvmf_wire::{Cqe, Sqe, Status};
 
 use crate::exchange::{Connection, Direction, Event, EventKind, Exchange};
 use crate::roce::show;
-use crate::rules::Judge;
+use crate::rules::{Judge, reserved, reserved_at};
 use crate::session::{Command, Session};
 
 /// Makes trace lines; keeps a [`Session`] for each connection.
@@ -66,6 +66,14 @@ impl Trace {
         out
     }
 
+    /// No more events of connection `conn` come: what is kept of it can go.
+    pub fn forget(&mut self, conn: usize) {
+        self.sessions.remove(&conn);
+        if let Some(judge) = &mut self.judge {
+            judge.forget(conn);
+        }
+    }
+
     /// All of one connection, as number 0.
     pub fn connection(&mut self, connection: &Connection) -> String {
         connection.events.iter().map(|e| self.event(0, e)).collect()
@@ -74,6 +82,13 @@ impl Trace {
     /// The lines of one event, each ended by a newline. `conn` tells connections apart.
     pub fn event(&mut self, conn: usize, event: &Event) -> String {
         let mut line = String::new();
+        self.write_event(conn, event, &mut line);
+        line
+    }
+
+    /// The same, behind what `line` holds.
+    pub fn write_event(&mut self, conn: usize, event: &Event, line: &mut String) {
+        let start = line.len();
         if self.times {
             let us = event.at_ns.saturating_sub(self.start_ns) / 1000;
             let _ = write!(line, "{:>10} ", format!("{}.{:03}", us / 1000, us % 1000));
@@ -84,7 +99,7 @@ impl Trace {
         match &event.kind {
             EventKind::Pdu(bytes) => match Pdu::parse(bytes) {
                 Ok(pdu) => {
-                    line.push_str(&describe(session, event.dir, &pdu));
+                    write_pdu(line, session, event.dir, &pdu);
                     session.apply(event.dir, &pdu);
                 }
                 Err(e) => {
@@ -112,7 +127,7 @@ impl Trace {
         }
         // Most packets say nothing of their own.
         if line.len() == before {
-            line.clear();
+            line.truncate(start);
         } else {
             line.push('\n');
         }
@@ -121,21 +136,28 @@ impl Trace {
                 let _ = writeln!(line, "{:>1$}{finding}", "! ", if self.times { 13 } else { 2 });
             }
         }
-        line
     }
 }
 
 /// A PDU in words. `session` is what was seen before it.
 #[must_use]
 pub fn describe(session: &Session, dir: Direction, pdu: &Pdu) -> String {
+    let mut out = String::new();
+    write_pdu(&mut out, session, dir, pdu);
+    out
+}
+
+/// The same, behind what `out` holds: as all functions here, since traces are long.
+fn write_pdu(out: &mut String, session: &Session, dir: Direction, pdu: &Pdu) {
     let ptype = pdu.ptype();
-    let mut out = format!("{ptype}{}", flags(pdu));
+    let _ = write!(out, "{ptype}");
+    flags(out, pdu);
     if ptype.from_host() != (dir == Direction::HostToController) {
         out.push_str(" AGAINST ITS DIRECTION");
     }
     let Some(layout) = ptype.layout() else {
         let _ = write!(out, " {} bytes: {}", pdu.head().plen(), hex(&pdu.header, 24));
-        return out;
+        return;
     };
     if layout.bytes != pdu.header.len() {
         let _ = write!(out, " hlen={} (not {})", pdu.header.len(), layout.bytes);
@@ -143,60 +165,65 @@ pub fn describe(session: &Session, dir: Direction, pdu: &Pdu) -> String {
     match ptype {
         PduType::CAPSULE_CMD => {
             if let Ok(c) = CapsuleCmd::read(&pdu.header) {
-                out.push_str(&command(session, &Sqe::from_bytes(c.sqe()), &pdu.data));
+                command(out, session, &Sqe::from_bytes(c.sqe()), &pdu.data);
             }
         }
         PduType::CAPSULE_RESP => {
             if let Ok(c) = CapsuleResp::read(&pdu.header) {
-                out.push_str(&response(session, &Cqe::from_bytes(c.cqe())));
+                response(out, session, &Cqe::from_bytes(c.cqe()));
             }
         }
         PduType::H2C_DATA | PduType::C2H_DATA | PduType::R2T => {
-            out.push_str(&own_fields(layout, &pdu.header));
+            own_fields(out, layout, &pdu.header);
             let owner = owner(session, pdu);
-            let _ = write!(out, "{}", owner.map_or(" of no outstanding command".to_owned(), |c| of(session, c)));
+            of(out, session, owner);
             if let Some(c) = owner {
                 out.push_str(&host_data(session, c, pdu));
                 out.push_str(&message(session, c, pdu));
             }
         }
         PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ => {
-            out.push_str(&own_fields(layout, &pdu.header));
+            own_fields(out, layout, &pdu.header);
             if let Ok(head) = PduHead::read(&pdu.data) {
                 let _ = write!(out, " because of {}: {}", head.ptype(), hex(&pdu.data, 24));
             }
         }
-        _ => out.push_str(&own_fields(layout, &pdu.header)),
+        _ => own_fields(out, layout, &pdu.header),
     }
-    out.push_str(&shape(pdu));
-    out
+    shape(out, pdu);
 }
 
 /// Flags in brackets, digests with what they are worth.
-fn flags(pdu: &Pdu) -> String {
+fn flags(out: &mut String, pdu: &Pdu) {
     let head = pdu.head();
-    let mut words: Vec<String> = Vec::new();
+    let mut first = true;
+    let mut word = |args: std::fmt::Arguments<'_>| {
+        let _ = write!(out, "{}{args}", if first { " [" } else { ", " });
+        first = false;
+    };
     match (pdu.hdgst, head.hdgstf()) {
-        (Some(_), _) => words.push(format!("HDGST {}", good(pdu.hdgst_ok()))),
-        (None, true) => words.push("HDGSTF".to_owned()),
+        (Some(_), _) => word(format_args!("HDGST {}", good(pdu.hdgst_ok()))),
+        (None, true) => word(format_args!("HDGSTF")),
         _ => {}
     }
     match (pdu.ddgst, head.ddgstf()) {
-        (Some(_), _) => words.push(format!("DDGST {}", good(pdu.ddgst_ok()))),
-        (None, true) => words.push("DDGSTF".to_owned()),
+        (Some(_), _) => word(format_args!("DDGST {}", good(pdu.ddgst_ok()))),
+        (None, true) => word(format_args!("DDGSTF")),
         _ => {}
     }
     if head.last() {
-        words.push("LAST".to_owned());
+        word(format_args!("LAST"));
     }
     if head.success() {
-        words.push("SUCCESS".to_owned());
+        word(format_args!("SUCCESS"));
     }
     let rest = pdu.header.get(1).copied().unwrap_or(0) & 0xf0;
     if rest != 0 {
-        words.push(format!("flags {rest:#04x}"));
+        word(format_args!("flags {rest:#04x}"));
     }
-    if words.is_empty() { String::new() } else { format!(" [{}]", words.join(", ")) }
+    if !first {
+        out.push(']');
+    }
 }
 
 fn good(ok: bool) -> &'static str {
@@ -204,20 +231,22 @@ fn good(ok: bool) -> &'static str {
 }
 
 /// The fields behind the common header, zero or not, then reserved bytes that are set.
-fn own_fields(layout: &Layout, bytes: &[u8]) -> String {
-    let mut out = String::new();
+fn own_fields(out: &mut String, layout: &'static Layout, bytes: &[u8]) {
     for f in layout.fields.iter().filter(|f| f.offset() >= 8) {
-        let _ = write!(out, " {}={}", f.name, f.show(bytes));
+        field(out, f, bytes);
     }
-    if let Some(at) = layout.reserved_mask().iter().zip(bytes).skip(8).position(|(m, b)| m & b != 0) {
+    if let Some(at) = reserved(layout).iter().zip(bytes).skip(8).position(|(m, b)| m & b != 0) {
         let _ = write!(out, " reserved[{}]={:#04x}", at + 8, bytes.get(at + 8).copied().unwrap_or(0));
     }
-    out
+}
+
+fn field(out: &mut String, field: &Field, bytes: &[u8]) {
+    let _ = write!(out, " {}=", field.name);
+    field.write(bytes, out);
 }
 
 /// Data, its place where it is not right behind the header, and a PDO that points nowhere.
-fn shape(pdu: &Pdu) -> String {
-    let mut out = String::new();
+fn shape(out: &mut String, pdu: &Pdu) {
     let head = pdu.head();
     if !pdu.data.is_empty() && !pdu.ptype().is_term() {
         let _ = write!(out, " data={}", pdu.data.len());
@@ -230,35 +259,32 @@ fn shape(pdu: &Pdu) -> String {
     } else if head.pdo() != 0 {
         let _ = write!(out, " pdo={}", head.pdo());
     }
-    out
 }
 
 /// A command; `data` is what its capsule has behind the SQE.
-pub(crate) fn command(session: &Session, sqe: &Sqe, data: &[u8]) -> String {
+pub(crate) fn command(out: &mut String, session: &Session, sqe: &Sqe, data: &[u8]) {
     let (layout, known) = session.layout_of(sqe);
     let bytes = sqe.as_bytes();
-    let mut out = format!(" cid={:#06x} {}", sqe.cid().0, session.command_name(sqe));
+    let _ = write!(out, " cid={:#06x} {}", sqe.cid().0, session.command_name(sqe));
     for f in layout.all_fields() {
         let elsewhere = matches!(f.name, "opc" | "cid" | "psdt" | "fctype") || f.name.starts_with("sgl1_");
         let always = matches!(f.name, "ofst" | "qid" | "cns" | "fid");
-        if elsewhere || (!always && is_zero(&f.get(bytes))) {
+        if elsewhere || (!always && f.is_zero(bytes)) {
             continue;
         }
-        let shown = match f.name {
-            "value" if sqe.fctype() == Some(FabricsType::PROPERTY_SET) => {
-                let set = PropertySet::from_bytes(*bytes);
-                property(set.ofst(), set.value())
-            }
-            _ => f.show(bytes),
-        };
-        let _ = write!(out, " {}={shown}", f.name);
+        if f.name == "value" && sqe.fctype() == Some(FabricsType::PROPERTY_SET) {
+            let set = PropertySet::from_bytes(*bytes);
+            let _ = write!(out, " value={}", property(set.ofst(), set.value()));
+        } else {
+            field(out, f, bytes);
+        }
     }
     let psdt = sqe.as_bytes()[1] >> 6;
     if psdt != 1 && sqe.fctype().is_none() {
         let _ = write!(out, " psdt={psdt}");
     }
-    let _ = write!(out, "{}", sgl(sqe));
-    if let Some(at) = layout.reserved_set(bytes) {
+    sgl(out, sqe);
+    if let Some(at) = reserved_at(layout, bytes) {
         let _ = match known {
             true => write!(out, " reserved[{at}]={:#04x}", bytes.get(at).copied().unwrap_or(0)),
             false => write!(out, " bytes 40 to 63: {}", hex(bytes.get(40..).unwrap_or(&[]), 24)),
@@ -274,34 +300,26 @@ pub(crate) fn command(session: &Session, sqe: &Sqe, data: &[u8]) -> String {
         let queue = if admin { "the Admin Queue" } else { "an I/O Queue" };
         let _ = write!(out, " (taken for {queue} by its commands: no Connect was seen)");
     }
-    out
 }
 
-fn is_zero(value: &Value) -> bool {
-    match value {
-        Value::Int(n) => *n == 0,
-        Value::Bytes(b) => b.iter().all(|x| *x == 0),
-    }
-}
-
-fn sgl(sqe: &Sqe) -> String {
+fn sgl(out: &mut String, sqe: &Sqe) {
     let s = sqe.sgl1();
-    match s.id() {
-        _ if s.as_bytes().iter().all(|b| *b == 0) => String::new(),
-        0x01 if s.addr() == 0 => format!(" sgl=in-capsule({})", s.len()),
-        0x01 => format!(" sgl=in-capsule({} at {})", s.len(), s.addr()),
-        0x5a if s.addr() == 0 && s.len() == 0 => String::new(),
-        0x5a if s.addr() == 0 => format!(" sgl=transport({})", s.len()),
+    let _ = match s.id() {
+        _ if s.as_bytes().iter().all(|b| *b == 0) => Ok(()),
+        0x01 if s.addr() == 0 => write!(out, " sgl=in-capsule({})", s.len()),
+        0x01 => write!(out, " sgl=in-capsule({} at {})", s.len(), s.addr()),
+        0x5a if s.addr() == 0 && s.len() == 0 => Ok(()),
+        0x5a if s.addr() == 0 => write!(out, " sgl=transport({})", s.len()),
         0x40 | 0x4f => {
             let k = SglKeyed::from_bytes(*s.as_bytes());
             let what = if s.id() == 0x40 { "keyed" } else { "keyed, invalidate" };
             match (k.len(), k.addr(), k.key()) {
-                (0, 0, 0) => String::new(),
-                (len, addr, key) => format!(" sgl={what}({len} key={key:#x} va={addr:#x})"),
+                (0, 0, 0) => Ok(()),
+                (len, addr, key) => write!(out, " sgl={what}({len} key={key:#x} va={addr:#x})"),
             }
         }
-        id => format!(" sgl={id:#04x}(addr={:#x} len={})", s.addr(), s.len()),
-    }
+        id => write!(out, " sgl={id:#04x}(addr={:#x} len={})", s.addr(), s.len()),
+    };
 }
 
 pub(crate) fn connect_data(data: &[u8]) -> String {
@@ -341,20 +359,21 @@ fn owner<'a>(session: &'a Session, pdu: &Pdu) -> Option<&'a Command> {
     session.command(cid)
 }
 
-pub(crate) fn of(session: &Session, command: &Command) -> String {
-    format!(" of {}", session.command_name(&command.sqe))
+/// The command that something belongs to.
+pub(crate) fn of(out: &mut String, session: &Session, command: Option<&Command>) {
+    let _ = match command {
+        Some(c) => write!(out, " of {}", session.command_name(&c.sqe)),
+        None => write!(out, " of no outstanding command"),
+    };
 }
 
-pub(crate) fn response(session: &Session, cqe: &Cqe) -> String {
+pub(crate) fn response(out: &mut String, session: &Session, cqe: &Cqe) {
     let command = session.command(cqe.cid());
     let fabrics = command.is_some_and(Command::is_fabrics);
-    let mut out = format!(" cid={:#06x}", cqe.cid().0);
-    match command {
-        Some(c) => out.push_str(&of(session, c)),
-        None => out.push_str(" of no outstanding command"),
-    }
+    let _ = write!(out, " cid={:#06x}", cqe.cid().0);
+    of(out, session, command);
     let _ = write!(out, " {} sqhd={}", cqe.status().show(fabrics), cqe.sqhd());
-    out.push_str(&result(command, cqe));
+    result(out, command, cqe);
     let (sqid, phase) = (cqe.as_bytes().get(10..12).unwrap_or(&[]), cqe.as_bytes()[14] & 1);
     if sqid != [0, 0] {
         let _ = write!(out, " sqid={}", hex(sqid, 2));
@@ -362,46 +381,45 @@ pub(crate) fn response(session: &Session, cqe: &Cqe) -> String {
     if phase != 0 {
         out.push_str(" phase=1");
     }
-    out
 }
 
 /// Dwords 0 and 1, by what the command was. [Base 2.0, Figures 145, 383, 387]
-fn result(command: Option<&Command>, cqe: &Cqe) -> String {
+fn result(out: &mut String, command: Option<&Command>, cqe: &Cqe) {
     let (bytes, status) = (*cqe.as_bytes(), cqe.status().code());
-    let plain = || {
-        let mut out = String::new();
-        for (name, value) in [("dw0", cqe.dw0()), ("dw1", cqe.dw1())] {
-            if value != 0 {
-                let _ = write!(out, " {name}={value:#x}");
-            }
-        }
-        out
-    };
-    let Some(command) = command else { return plain() };
+    let Some(command) = command else { return dwords(out, cqe) };
     match command.sqe.fctype() {
-        Some(FabricsType::CONNECT) if status == Status::SUCCESS => named(ConnectResponse::LAYOUT, &bytes),
-        Some(FabricsType::CONNECT) if status == Status::CONNECT_INVALID_PARAMETERS => named(ConnectInvalid::LAYOUT, &bytes),
+        Some(FabricsType::CONNECT) if status == Status::SUCCESS => named(out, ConnectResponse::LAYOUT, &bytes),
+        Some(FabricsType::CONNECT) if status == Status::CONNECT_INVALID_PARAMETERS => named(out, ConnectInvalid::LAYOUT, &bytes),
         Some(FabricsType::PROPERTY_GET) if status == Status::SUCCESS => {
             let get = PropertyGet::from_bytes(*command.sqe.as_bytes());
-            format!(" {}={}", get.ofst(), property(get.ofst(), PropertyGetResponse::from_bytes(bytes).value()))
+            let value = property(get.ofst(), PropertyGetResponse::from_bytes(bytes).value());
+            let _ = write!(out, " {}={value}", get.ofst());
         }
-        Some(_) => plain(),
-        None if status != Status::SUCCESS => plain(),
+        Some(_) => dwords(out, cqe),
+        None if status != Status::SUCCESS => dwords(out, cqe),
         None => match command.sqe.opc() {
-            Opcode::ASYNC_EVENT_REQUEST => named(AsyncEventResponse::LAYOUT, &bytes),
-            Opcode::SET_FEATURES | Opcode::GET_FEATURES if command.sqe.as_bytes()[40] == 7 => named(QueuesGranted::LAYOUT, &bytes),
-            _ => plain(),
+            Opcode::ASYNC_EVENT_REQUEST => named(out, AsyncEventResponse::LAYOUT, &bytes),
+            Opcode::SET_FEATURES | Opcode::GET_FEATURES if command.sqe.as_bytes()[40] == 7 => {
+                named(out, QueuesGranted::LAYOUT, &bytes);
+            }
+            _ => dwords(out, cqe),
         },
     }
 }
 
-/// The fields of a response that are not those of every CQE.
-fn named(layout: &Layout, bytes: &[u8]) -> String {
-    let mut out = String::new();
-    for f in layout.fields {
-        let _ = write!(out, " {}={}", f.name, f.show(bytes));
+fn dwords(out: &mut String, cqe: &Cqe) {
+    for (name, value) in [("dw0", cqe.dw0()), ("dw1", cqe.dw1())] {
+        if value != 0 {
+            let _ = write!(out, " {name}={value:#x}");
+        }
     }
-    out
+}
+
+/// The fields of a response that are not those of every CQE.
+fn named(out: &mut String, layout: &Layout, bytes: &[u8]) {
+    for f in layout.fields {
+        field(out, f, bytes);
+    }
 }
 
 /// The table of a property's bits.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use nvmf_capture::fields::{Dissector, Filter, Json, Select, Tree};
 use nvmf_capture::{Ends, Event, EventKind, Trace, Transport, Watcher};
 use nvmf_conformance::ExitStatus;
-use nvmf_conformance::report::printable;
+use nvmf_conformance::report::as_printable;
 
 use crate::input::Input;
 use crate::output;
@@ -189,6 +189,7 @@ impl Watcher for Printer<'_> {
         self.dissector.over(conn);
         if let Form::Lines(lines) = &mut self.form {
             lines.ends.remove(&conn);
+            lines.trace.forget(conn);
         }
     }
 }
@@ -197,6 +198,8 @@ impl Watcher for Printer<'_> {
 #[derive(Default)]
 struct Lines {
     trace: Trace,
+    /// That of one event, kept for its memory.
+    text: String,
     ends: std::collections::BTreeMap<usize, (Ends, [String; 2])>,
     start_ns: Option<u64>,
     /// Without frames, times and addresses.
@@ -215,12 +218,13 @@ impl Lines {
 
     fn event(&mut self, conn: usize, event: &Event, shown: bool, out: &mut impl Write) -> std::io::Result<()> {
         let start = *self.start_ns.get_or_insert(event.at_ns);
-        let text = self.trace.event(conn, event);
-        if text.is_empty() || !shown {
+        self.text.clear();
+        self.trace.write_event(conn, event, &mut self.text);
+        if self.text.is_empty() || !shown {
             return Ok(());
         }
         // What peers sent may be in it.
-        let text = printable(&text);
+        let text = as_printable(&self.text);
         let colour = if self.colours { colour(event, &text) } else { "" };
         out.write_all(colour.as_bytes())?;
         if let Some((ends, [client, server])) = self.ends.get(&conn).filter(|_| !self.bare) {

@@ -118,7 +118,7 @@ fn a_full_day_shows_no_finding_on_either_side() {
     for (pass, digests) in [("digests off", "HDGST off, DDGST off"), ("digests on", "HDGST on, DDGST on")] {
         assert!(detail(pass, "connect").contains(digests), "{out}");
         assert!(detail(pass, "write over MAXH2CDATA").ends_with("read back equal"), "{out}");
-        assert!(detail(pass, "keep alive").starts_with("1400 ms with KATO 400 ms; 4 Asynchronous"), "{out}");
+        assert!(detail(pass, "keep alive").starts_with("3500 ms with KATO 1000 ms; 4 Asynchronous"), "{out}");
         assert!(detail(pass, "controller reset").contains("2 I/O queues and 4 event requests anew, 8 blocks as before"), "{out}");
         assert!(detail(pass, "event").ends_with("its log page read, threshold set back"), "{out}");
         assert!(detail(pass, "abort").starts_with("an event request: aborted; a Read: "), "{out}");

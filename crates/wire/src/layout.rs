@@ -4,7 +4,7 @@
 //! and a [`Layout`] that scripts, traces, vectors and reports walk by field name.
 
 use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 
@@ -331,22 +331,34 @@ impl Field {
 
     /// The value as traces, reports and vectors show it: numbers of up to 9 plainly, larger ones with hexadecimal.
     pub fn show(&self, buf: &[u8]) -> String {
-        match self.get(buf) {
-            Value::Int(n) => {
-                let mut s = match (self.kind, n) {
-                    (Kind::Flag, _) | (_, 0..=9) => n.to_string(),
-                    _ => alloc::format!("{n} ({n:#x})"),
-                };
-                if self.kind == Kind::ZeroBased {
-                    s = alloc::format!("{n} (={})", u128::from(n) + 1);
-                }
-                if let Some(l) = (self.label)(n) {
-                    let _ = write!(s, " {l}");
-                }
-                s
-            }
-            Value::Bytes(b) => show_bytes(&b, self.kind),
+        let mut out = String::new();
+        self.write(buf, &mut out);
+        out
+    }
+
+    /// The same, behind what `out` holds.
+    pub fn write(&self, buf: &[u8], out: &mut String) {
+        let n = match self.get(buf) {
+            Value::Int(n) => n,
+            Value::Bytes(b) => return out.push_str(&show_bytes(&b, self.kind)),
+        };
+        let _ = match (self.kind, n) {
+            (Kind::ZeroBased, _) => write!(out, "{n} (={})", u128::from(n) + 1),
+            (Kind::Flag, _) | (_, 0..=9) => write!(out, "{n}"),
+            _ => write!(out, "{n} ({n:#x})"),
+        };
+        if let Some(l) = (self.label)(n) {
+            let _ = write!(out, " {l}");
         }
+    }
+
+    /// True where every bit of the field is 0.
+    pub fn is_zero(&self, buf: &[u8]) -> bool {
+        if self.is_int() {
+            return self.get(buf) == Value::Int(0);
+        }
+        let at = self.offset();
+        buf.iter().skip(at).take(self.width / 8).all(|b| *b == 0)
     }
 }
 

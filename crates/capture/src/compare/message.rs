@@ -336,7 +336,7 @@ impl Maker {
             m.parts.push(Part::of(SglKeyed::LAYOUT, bytes.slice(24..40)));
         }
         let (label, number) = (self.session.command_name(sqe), self.session.submitted());
-        let command = Command { name, label, sqe: *sqe, number, reused };
+        let command = Command { name, label: label.into_owned(), sqe: *sqe, number, reused };
         let mut out = Out { unit: self.units.len(), data: None, pieces: BytesMut::new(), in_order: true };
         out.take(event, data, 0);
         self.units.push(Unit { command: Some(command), messages: vec![m] });

@@ -3,7 +3,7 @@
 //! A connection is a pair of queue pairs. [`Packet`] is what one frame holds, [`Rdma`] what packets come to: capsules, data that moved,
 //! connection management. Read [`Rdma`] first.
 //!
-//! Inside, [`Roce`] finds the connection that a packet belongs to, by what CM said (`manage`) or, where the capture does not have that,
+//! Inside, `Roce` finds the connection that a packet belongs to, by what CM said (`manage`) or, where the capture does not have that,
 //! by the packets themselves (`infer`); `pair` follows one connection; `order`, `ranges` and `place` are what it keeps of PSNs, memory and
 //! where data begin in a capsule.
 

@@ -59,7 +59,8 @@ pub(crate) fn message(session: &Session, dir: Direction, rdma: &Rdma) -> String 
         }
         Rdma::Cm(cm) => connection(cm),
         Rdma::Command { sqe, rest, send } => {
-            let mut out = format!("CapsuleCmd{}", command(session, sqe, rest));
+            let mut out = "CapsuleCmd".to_owned();
+            command(&mut out, session, sqe, rest);
             if send.bytes > 64 {
                 let _ = write!(out, " data={}", send.bytes - 64);
             }
@@ -67,7 +68,8 @@ pub(crate) fn message(session: &Session, dir: Direction, rdma: &Rdma) -> String 
         }
         Rdma::Response { cqe, rest, invalidate, send } => {
             let key = invalidate.map_or(String::new(), |key| format!(" [INVALIDATE {key:#x}]"));
-            let mut out = format!("CapsuleResp{key}{}", response(session, cqe));
+            let mut out = format!("CapsuleResp{key}");
+            response(&mut out, session, cqe);
             if !rest.is_empty() {
                 let _ = write!(out, " and {} bytes behind it", rest.len());
             }
@@ -88,7 +90,8 @@ fn place(session: &Session, target: &Target) -> String {
     let mut out = format!(" len={} key={:#x} va={:#x}", reth.dmalen(), reth.rkey(), reth.va());
     match cid.and_then(|cid| session.command(cid)) {
         Some(command) => {
-            let _ = write!(out, " cid={:#06x}{}", command.sqe.cid().0, of(session, command));
+            let _ = write!(out, " cid={:#06x}", command.sqe.cid().0);
+            of(&mut out, session, Some(command));
             match offset {
                 Some(0) => {}
                 Some(offset) => {

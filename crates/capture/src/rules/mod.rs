@@ -382,14 +382,14 @@ fn buffer(state: &State, sqe: &Sqe) -> Option<u32> {
 }
 
 /// The bits that no field of a table names. Many are asked for with each command, and finding them takes longer than all else.
-fn reserved(layout: &'static Layout) -> &'static [u8] {
+pub(crate) fn reserved(layout: &'static Layout) -> &'static [u8] {
     static MASKS: LazyLock<BTreeMap<&str, Vec<u8>>> =
         LazyLock::new(|| LAYOUTS.iter().map(|l| (l.name, l.reserved_mask())).collect());
     MASKS.get(layout.name).map_or(&[], Vec::as_slice)
 }
 
 /// Offset of the first byte with a reserved bit set.
-fn reserved_at(layout: &'static Layout, bytes: &[u8]) -> Option<usize> {
+pub(crate) fn reserved_at(layout: &'static Layout, bytes: &[u8]) -> Option<usize> {
     reserved(layout).iter().zip(bytes).position(|(m, b)| m & b != 0)
 }
 

@@ -346,7 +346,7 @@ impl Stats {
             self.settle(conn, c, sqe, data);
         }
         let code = Code::of(&c.session, sqe);
-        let name = || c.session.command_name(sqe);
+        let name = || c.session.command_name(sqe).into_owned();
         self.rows(c.queue, code, name, |row| {
             row.sent += 1;
             row.bytes[Direction::HostToController.index()] += data.len() as u64;
@@ -378,7 +378,7 @@ impl Stats {
     fn settle_late(&mut self, conn: usize, c: &mut Conn, at_ns: u64) {
         let Some((sqe, got)) = c.connect.take() else { return };
         self.settle(conn, c, &sqe, &got);
-        let name = || c.session.command_name(&sqe);
+        let name = || c.session.command_name(&sqe).into_owned();
         self.row(c.queue, Code::of(&c.session, &sqe), name, |row| {
             row.sent += 1;
             row.bytes[Direction::HostToController.index()] += got.len() as u64;

@@ -16,6 +16,7 @@ pub mod markdown;
 pub mod tap;
 pub mod trace;
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use nvmf_spec::Requirement;
@@ -193,6 +194,16 @@ pub fn class_word(class: Class) -> &'static str {
 /// terminal, and XML 1.0 cannot hold it at all. So are those that turn the direction of writing: a line then reads as it is.
 #[must_use]
 pub fn printable(text: &str) -> String {
+    as_printable(text).into_owned()
+}
+
+/// The same; what is fit already is not copied.
+#[must_use]
+pub fn as_printable(text: &str) -> Cow<'_, str> {
+    // Nearly every text is of this kind, and traces are long.
+    if text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\t')) {
+        return Cow::Borrowed(text);
+    }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if (c.is_control() && c != '\n' && c != '\t') || is_odd(c) {
@@ -201,7 +212,7 @@ pub fn printable(text: &str) -> String {
             out.push(c);
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 /// Whether a character that is no control character to Unicode changes what a reader sees of others, or is none at all.
