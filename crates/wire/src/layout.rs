@@ -419,9 +419,24 @@ impl Layout {
     pub fn reserved_mask(&self) -> Vec<u8> {
         let mut mask = alloc::vec![0xffu8; self.bytes];
         for f in self.all_fields() {
-            for bit in f.bits() {
-                if let Some(b) = mask.get_mut(bit / 8) {
-                    *b &= !(1 << (bit % 8));
+            match f.order {
+                // Byte by byte: this stands on the way of every property that a trace shows.
+                Order::LittleEndian => {
+                    let (mut bit, end) = (f.bit, f.bit + f.width);
+                    while bit < end {
+                        let count = (8 - bit % 8).min(end - bit);
+                        if let Some(b) = mask.get_mut(bit / 8) {
+                            *b &= !((((1u16 << count) - 1) as u8) << (bit % 8));
+                        }
+                        bit += count;
+                    }
+                }
+                Order::BigEndian => {
+                    for bit in f.bits() {
+                        if let Some(b) = mask.get_mut(bit / 8) {
+                            *b &= !(1 << (bit % 8));
+                        }
+                    }
                 }
             }
         }

@@ -187,9 +187,15 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         id: "latency-of-a-copy",
-        fields: &["nvme.cmd_latency", "nvme.fabrics.cmd_latency", "nvme.cmd_pkt", "nvme.fabrics.cmd_pkt"],
-        condition: "an answer over RDMA behind a packet that was sent again",
-        why: "tshark counts from the last copy of the command, and links to it; it was sent with the first",
+        fields: &[
+            "nvme.cmd_latency",
+            "nvme.fabrics.cmd_latency",
+            "nvme.cmd_pkt",
+            "nvme.fabrics.cmd_pkt",
+            "nvme-rdma.write_to_host_prev",
+        ],
+        condition: "an answer or data over RDMA behind a packet that was sent again",
+        why: "tshark counts from the last copy of the command or of the data before, and links to it; it was sent with the first",
         source: "IBA vol. 1, 9.7.5",
         example: "linux-6.12/rdma-keepalive-reset.pcap.gz frame 258",
         when: |c| c.again && c.roce.is_some() && c.ours.is_some(),

@@ -201,7 +201,7 @@ pub fn printable(text: &str) -> String {
 #[must_use]
 pub fn as_printable(text: &str) -> Cow<'_, str> {
     // Nearly every text is of this kind, and traces are long.
-    if text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\t')) {
+    if text.bytes().fold(true, |fit, b| fit & (b'~' >= b) & ((b >= b' ') | (b == b'\n') | (b == b'\t'))) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
