@@ -94,12 +94,12 @@ pub fn trace(args: &TraceArgs) -> ExitCode {
         Form::Tree(Tree::new(colours))
     } else {
         let trace = Trace::new(0).without_times();
-        Form::Lines(Lines {
+        Form::Lines(Box::new(Lines {
             trace: if args.lint { trace.with_rules() } else { trace },
             bare: args.no_times,
             colours,
             ..Lines::default()
-        })
+        }))
     };
     let out = BufWriter::with_capacity(1 << 18, std::io::stdout().lock());
     let mut printer = Printer { out, failed: false, follow: args.follow, filter, dissector: Dissector::new(), form };
@@ -110,7 +110,7 @@ pub fn trace(args: &TraceArgs) -> ExitCode {
 
 /// How events are printed.
 enum Form {
-    Lines(Lines),
+    Lines(Box<Lines>),
     Tree(Tree),
     Fields(Select),
     Json(Json),
