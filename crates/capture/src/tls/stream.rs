@@ -10,6 +10,7 @@ use super::keylog::{KeyLog, Secrets};
 use super::keys::{self, Keys, TAG};
 use super::notice::{Alert, Notice, Suite, Version};
 use crate::exchange::Direction;
+use crate::trace::hex;
 
 /// Bytes of a record header.
 const HEADER: usize = 5;
@@ -395,7 +396,7 @@ impl Stream {
             return self.shut(format!("{suite}, which is not opened"));
         }
         let Some(secrets) = log.secrets(&random) else {
-            return self.shut(format!("TLS 1.3, no secret for client random {}", hex(&random)));
+            return self.shut(format!("TLS 1.3, no secret for client random {}", hex(&random, 32)));
         };
         self.secrets = secrets.clone();
         for dir in [Direction::HostToController, Direction::ControllerToHost] {
@@ -431,7 +432,7 @@ impl Stream {
 
     fn lacks(&mut self, dir: Direction, suite: Suite, random: &[u8; 32]) {
         let whose = if dir == Direction::HostToController { "client" } else { "server" };
-        self.shut(format!("TLS 1.3, no {whose} secret that fits {suite} for client random {}", hex(random)));
+        self.shut(format!("TLS 1.3, no {whose} secret that fits {suite} for client random {}", hex(random, 32)));
     }
 
     fn shut(&mut self, why: String) {
@@ -557,13 +558,4 @@ impl Side {
         drop(self.buffer.split_to(n));
         self.offset += n as u64;
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::new();
-    for b in bytes {
-        let _ = write!(out, "{b:02x}");
-    }
-    out
 }
