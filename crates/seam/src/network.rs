@@ -6,6 +6,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use nvmf_wire::Value;
 
+use crate::rdma::RdmaNetwork;
 use crate::time::Instant;
 
 /// A transport connection of a [`Network`].
@@ -80,6 +81,11 @@ pub trait Network {
 
     /// Lets time pass until `until`.
     fn sleep(&mut self, until: Instant);
+
+    /// This world's RDMA, where it has one.
+    fn rdma(&mut self) -> Option<&mut dyn RdmaNetwork> {
+        None
+    }
 
     /// Changes what the target of this world serves: `target VERB name=value…` of a script. The error says why nothing was changed, as
     /// in every world whose target is another's.

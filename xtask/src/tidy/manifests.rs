@@ -10,12 +10,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &["spec"]),
     ("seam", &["wire"]),
     ("engine", &["seam", "wire", "spec"]),
+    ("roce", &["seam", "wire"]),
     ("capture", &["wire", "spec"]),
-    ("fabric", &["engine", "seam", "wire", "spec"]),
-    ("net", &["engine", "seam", "wire", "spec"]),
+    ("fabric", &["engine", "roce", "capture", "seam", "wire", "spec"]),
+    ("net", &["engine", "roce", "seam", "wire", "spec"]),
     ("scenario", &["capture", "seam", "wire", "spec"]),
     ("conformance", &["scenario", "capture", "seam", "wire", "spec"]),
-    ("nvmfspec", &["conformance", "scenario", "fabric", "net", "engine", "capture", "seam", "wire", "spec"]),
+    ("nvmfspec", &["conformance", "scenario", "fabric", "net", "engine", "roce", "capture", "seam", "wire", "spec"]),
 ];
 
 /// The crates that may use tokio: the real world and what starts it.

@@ -1,0 +1,55 @@
+//! One IP packet in three parts, so that payload is not copied on its way to the wire.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// An IPv4 or IPv6 packet that carries one RoCEv2 packet. The parts follow each other on the wire.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    head: [u8; Self::HEAD],
+    head_len: u8,
+    tail: [u8; 8],
+    tail_len: u8,
+    payload: Bytes,
+}
+
+impl Datagram {
+    /// Most bytes in front of the payload: IPv6 (40), UDP (8), BTH (12) and extended headers (at most 28), in round numbers.
+    pub const HEAD: usize = 96;
+
+    /// `head`: IP header to the last extended header; `tail`: padding and ICRC, at most 8 bytes. What exceeds the limits is cut off: no
+    /// packet of RoCEv2 does.
+    pub fn new(head: &[u8], payload: Bytes, tail: &[u8]) -> Self {
+        let mut out = Self {
+            head: [0; Self::HEAD],
+            head_len: head.len().min(Self::HEAD) as u8,
+            tail: [0; 8],
+            tail_len: tail.len().min(8) as u8,
+            payload,
+        };
+        out.head[..usize::from(out.head_len)].copy_from_slice(&head[..usize::from(out.head_len)]);
+        out.tail[..usize::from(out.tail_len)].copy_from_slice(&tail[..usize::from(out.tail_len)]);
+        out
+    }
+
+    /// The three parts, in order.
+    pub fn parts(&self) -> [&[u8]; 3] {
+        [&self.head[..usize::from(self.head_len)], &self.payload, &self.tail[..usize::from(self.tail_len)]]
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.parts().iter().map(|p| p.len()).sum()
+    }
+
+    /// True where there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// In one piece.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.len());
+        self.parts().iter().for_each(|p| out.put_slice(p));
+        out.freeze()
+    }
+}
