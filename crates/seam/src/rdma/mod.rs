@@ -294,8 +294,10 @@ pub struct Limits {
     pub transfer: u32,
     /// Bytes of one region.
     pub region: u64,
-    /// SEND with Invalidate is sent and honoured.
-    pub remote_invalidate: bool,
+    /// SEND with Invalidate can be sent.
+    pub sends_invalidate: bool,
+    /// SEND with Invalidate of the other side is honoured for keys of [`Work::Register`].
+    pub takes_invalidate: bool,
 }
 
 /// Why a device did not take something. The text is for a log.
