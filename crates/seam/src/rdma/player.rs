@@ -165,4 +165,7 @@ pub trait RdmaNetwork {
 
     /// All IP packets of a connection so far, for traces; those of CM are among them.
     fn recorded(&mut self, link: LinkId) -> Vec<Recorded>;
+
+    /// All IP packets of the attempt at which [`RdmaNetwork::open_rdma`] failed last: it has no link.
+    fn recorded_unopened(&mut self) -> Vec<Recorded>;
 }
