@@ -36,6 +36,16 @@ impl Datagram {
         [&self.head[..usize::from(self.head_len)], &self.payload, &self.tail[..usize::from(self.tail_len)]]
     }
 
+    /// The first part, IP header to the last extended header, to be changed on the way: by a router or a switch.
+    pub fn head_mut(&mut self) -> &mut [u8] {
+        &mut self.head[..usize::from(self.head_len)]
+    }
+
+    /// The second part, shared.
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
     /// Bytes in all.
     pub fn len(&self) -> usize {
         self.parts().iter().map(|p| p.len()).sum()
