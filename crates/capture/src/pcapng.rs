@@ -2,7 +2,9 @@
 //!
 //! Handshake, sequence and acknowledgement numbers, checksums, FIN and RST are those that a lossless network would have shown; each
 //! chunk starts a new segment, long ones are cut at the MSS. Times have nanoseconds. Connections over RDMA are left out: they are only
-//! ever read from a capture, which has their frames. Read [`Writer`].
+//! ever read from a capture, which has their frames. Read [`Writer`]; [`FrameWriter`] is for who has whole frames.
+
+mod frames;
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -18,6 +20,8 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::blocks::opt_common::CommonOption;
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::{DataLink, Endianness};
+
+pub use frames::FrameWriter;
 
 use crate::exchange::{Connection, Direction, EventKind, Exchange, Transport};
 
@@ -65,15 +69,8 @@ impl Writer {
 
     /// Writes the file.
     pub fn write(&self, exchange: &Exchange, out: impl Write) -> io::Result<()> {
-        let section = SectionHeaderBlock {
-            endianness: Endianness::Little,
-            options: vec![SectionHeaderOption::UserApplication(Cow::Borrowed("nvmfspec"))],
-            ..SectionHeaderBlock::default()
-        };
-        let mut file = PcapNgWriter::with_section_header(out, section).map_err(io::Error::other)?;
-        let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
-        interface.options.push(InterfaceDescriptionOption::IfTsResol(InterfaceTsResolution::NANO));
-        file.write_pcapng_block(interface).map_err(io::Error::other)?;
+        let mut file = open(out)?;
+        file.write_pcapng_block(interface("")).map_err(io::Error::other)?;
 
         let mut frames = Vec::new();
         let over_tcp = |c: &&Connection| c.transport == Transport::Tcp;
@@ -116,6 +113,26 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// A file with its section header.
+fn open<W: Write>(out: W) -> io::Result<PcapNgWriter<W>> {
+    let section = SectionHeaderBlock {
+        endianness: Endianness::Little,
+        options: vec![SectionHeaderOption::UserApplication(Cow::Borrowed("nvmfspec"))],
+        ..SectionHeaderBlock::default()
+    };
+    PcapNgWriter::with_section_header(out, section).map_err(io::Error::other)
+}
+
+/// An Ethernet interface whose times have nanoseconds, with a name where there is one.
+fn interface(name: &str) -> InterfaceDescriptionBlock<'_> {
+    let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
+    if !name.is_empty() {
+        interface.options.push(InterfaceDescriptionOption::IfName(Cow::Borrowed(name)));
+    }
+    interface.options.push(InterfaceDescriptionOption::IfTsResol(InterfaceTsResolution::NANO));
+    interface
 }
 
 struct Frame {

@@ -4,6 +4,7 @@
 //! of the script and the seed: ordered maps only, one random stream a node, and [`Sim::trace_hash`] to compare two runs by.
 #![deny(missing_docs)]
 
+pub mod lan;
 mod link;
 mod sim;
 mod stage;
