@@ -287,26 +287,33 @@ fn next<T: Structure>(there: bool, packet: &[u8], at: &mut usize) -> Result<Opti
 /// count the ICRC. What routers and switches may change counts as all ones: TOS, TTL and header checksum, or traffic class, flow
 /// label and hop limit; the UDP checksum; byte 4 of the BTH. `None` where it is no IPv4 or IPv6 with UDP right behind, or too short.
 pub fn icrc(datagram: &[u8]) -> Option<[u8; 4]> {
-    let first = *datagram.first()?;
+    icrc_of(&[datagram])
+}
+
+/// [`icrc()`] of a packet in parts that follow each other; the first has at least all up to the end of the BTH.
+pub fn icrc_of(parts: &[&[u8]]) -> Option<[u8; 4]> {
+    let (start, rest) = parts.split_first()?;
+    let first = *start.first()?;
     let (ip_len, protocol, masks): (usize, usize, &[(usize, u8)]) = match first >> 4 {
         4 => (usize::from(first & 15) * 4, 9, &[(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff)]),
         6 => (40, 6, &[(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)]),
         _ => return None,
     };
-    if ip_len < 20 || *datagram.get(protocol)? != UDP || datagram.len() < ip_len + 8 + Bth::LEN {
+    if ip_len < 20 || *start.get(protocol)? != UDP || start.len() < ip_len + 8 + Bth::LEN {
         return None;
     }
     // All up to byte 4 of the BTH; eight bytes of ones before it stand for the local route header, which Ethernet does not have.
     let len = ip_len + 8 + 5;
     let mut head = [0xff; 8 + 60 + 8 + 5];
     let copy = head.get_mut(8..8 + len)?;
-    copy.copy_from_slice(datagram.get(..len)?);
+    copy.copy_from_slice(start.get(..len)?);
     for (at, mask) in masks.iter().chain(&[(ip_len + 6, 0xff), (ip_len + 7, 0xff), (ip_len + 12, 0xff)]) {
         *copy.get_mut(*at)? |= mask;
     }
     let mut crc = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32IsoHdlc);
     crc.update(head.get(..8 + len)?);
-    crc.update(datagram.get(len..)?);
+    crc.update(start.get(len..)?);
+    rest.iter().for_each(|part| crc.update(part));
     Some((crc.finalize() as u32).to_le_bytes())
 }
 
@@ -316,12 +323,25 @@ const UDP: u8 = 17;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn psns_wrap_in_24_bits() {
         assert_eq!((psn_distance(0, 0xff_ffff), psn_distance(0xff_ffff, 0), psn_distance(7, 7)), (1, -1, 0));
         assert_eq!((psn_distance(0x7f_ffff, 0), psn_distance(0x80_0000, 0)), (0x7f_ffff, -0x80_0000));
         assert_eq!(psn_add(0xff_fffe, 3), 1);
+    }
+
+    #[test]
+    fn an_icrc_is_the_same_in_parts() {
+        let mut packet: Vec<u8> = (0..200u32).map(|i| (i * 7) as u8).collect();
+        (packet[0], packet[9]) = (0x45, 17);
+        let whole = icrc(&packet);
+        assert!(whole.is_some());
+        for cut in 40..200 {
+            assert_eq!(icrc_of(&[&packet[..cut], &packet[cut..190.max(cut)], &packet[190.max(cut)..]]), whole);
+        }
+        assert_eq!(icrc_of(&[&packet[..39], &packet[39..]]), None);
     }
 
     #[test]
