@@ -13,8 +13,9 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// Most bytes in front of the payload: IPv6 (40), UDP (8), BTH (12) and extended headers (at most 28), in round numbers.
-    pub const HEAD: usize = 96;
+    /// Most bytes in front of the payload: IPv6 (40), UDP (8), BTH (12), extended headers (at most 28), and the inline part of a SEND
+    /// ([`nvmf_seam::Head::MAX`], 160), in round numbers.
+    pub const HEAD: usize = 248;
 
     /// `head`: IP header to the last extended header; `tail`: padding and ICRC, at most 8 bytes. What exceeds the limits is cut off: no
     /// packet of RoCEv2 does.
@@ -29,6 +30,19 @@ impl Datagram {
         out.head[..usize::from(out.head_len)].copy_from_slice(&head[..usize::from(out.head_len)]);
         out.tail[..usize::from(out.tail_len)].copy_from_slice(&tail[..usize::from(out.tail_len)]);
         out
+    }
+
+    /// Appends to the first part, within its limit.
+    pub(crate) fn extend_head(&mut self, more: &[u8]) {
+        let at = usize::from(self.head_len);
+        let n = more.len().min(Self::HEAD - at);
+        self.head[at..at + n].copy_from_slice(&more[..n]);
+        self.head_len += n as u8;
+    }
+
+    /// The three parts, to be filled in.
+    pub(crate) fn parts_mut(&mut self) -> (&mut [u8], &[u8], &mut [u8]) {
+        (&mut self.head[..usize::from(self.head_len)], &self.payload, &mut self.tail[..usize::from(self.tail_len)])
     }
 
     /// The three parts, in order.
