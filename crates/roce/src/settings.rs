@@ -114,7 +114,8 @@ impl NicSettings {
             reads: self.max_reads,
             transfer: self.max_transfer,
             region: self.max_region,
-            remote_invalidate: self.remote_invalidate,
+            sends_invalidate: true,
+            takes_invalidate: self.remote_invalidate,
         }
     }
 
