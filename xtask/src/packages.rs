@@ -20,7 +20,6 @@ pub fn provide(needed: &[(&str, Option<&str>)]) -> Result<(), String> {
     if !is_root() {
         return Err(format!("not installed and not run by root: apt-get install {names}"));
     }
-    println!("installing {names}");
     install(&packages)?;
     match missing().next() {
         None => Ok(()),
@@ -28,7 +27,9 @@ pub fn provide(needed: &[(&str, Option<&str>)]) -> Result<(), String> {
     }
 }
 
-fn install(packages: &[&str]) -> Result<(), String> {
+/// Installs packages; the caller says before why, where it may not.
+pub fn install(packages: &[&str]) -> Result<(), String> {
+    println!("installing {}", packages.join(" "));
     let apt_get = |args: &[&str]| {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive").args(["-qq", "-y"]).args(args);
@@ -41,7 +42,7 @@ fn install(packages: &[&str]) -> Result<(), String> {
 }
 
 /// Whether this process may do what root may.
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|text| {
         text.lines().find_map(|line| line.strip_prefix("Uid:")).and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
     })
