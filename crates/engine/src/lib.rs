@@ -10,6 +10,7 @@ mod commands;
 pub mod controller;
 pub mod host;
 pub mod message;
+pub mod queue;
 pub mod reference;
 pub mod settings;
 pub mod store;

@@ -1,19 +1,14 @@
 //! The NVMe/TCP binding: one connection is one queue. [NVMe/TCP 1.0]
 //!
-//! [`ControllerConnection`] is the controller's end: it eats and emits bytes and keeps the state of its queue; [`host`] has the host's.
+//! [`ControllerConnection`] is the controller's end: it eats and emits bytes, and its queue is a [`crate::queue`]; [`host`] has the host's.
 
-mod capsule;
-mod command;
+mod carrier;
 mod controller;
-mod fused;
 pub mod host;
 mod judge;
-mod perform;
-mod plan;
 mod receive;
 mod send;
-mod table;
 mod transfer;
 
-pub use command::{StoreDone, StoreRequest, Transfer};
-pub use controller::{CloseReason, ControllerConnection, Event};
+pub use crate::queue::{CloseReason, StoreDone, StoreRequest, Transfer};
+pub use controller::{ControllerConnection, Event};

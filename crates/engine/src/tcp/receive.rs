@@ -3,11 +3,13 @@
 
 use bytes::{Bytes, BytesMut};
 use nvmf_seam::Instant;
-use nvmf_wire::tcp::{Digests, Fes, H2cData, IcReq, IcResp, Pdu, PduHead, PduType, TERM_PLEN, crc32c};
+use nvmf_wire::tcp::{CapsuleCmd, Digests, Fes, H2cData, IcReq, IcResp, Pdu, PduHead, PduType, TERM_PLEN, crc32c};
+use nvmf_wire::{Sqe, Status};
 
-use super::controller::{CloseReason, ControllerConnection, Event, Phase};
+use super::controller::{ControllerConnection, Event};
 use super::judge::{self, Context, Fault, Parts};
 use super::send::Out;
+use crate::queue::{Capsule, CloseReason, Phase};
 
 /// A capsule whose data exceeds every limit, being passed over.
 #[derive(Debug)]
@@ -30,10 +32,10 @@ enum Step {
 impl ControllerConnection {
     /// Takes PDUs out of the buffer as long as there are whole ones.
     pub(super) fn advance(&mut self, now: Instant) {
-        self.fetch();
-        self.start_waiting();
+        self.core.fetch();
+        self.core.start_waiting();
         loop {
-            match self.phase {
+            match self.core.phase {
                 Phase::Connecting | Phase::Deleted | Phase::Closing | Phase::Closed => break,
                 Phase::Terminating => {
                     self.buf = BytesMut::new();
@@ -49,11 +51,14 @@ impl ControllerConnection {
                 Step::Wait => break,
             }
         }
+        if self.core.phase == Phase::Closing {
+            self.let_go();
+        }
     }
 
     /// Bytes that may be held before parsing goes on.
     pub(super) fn room(&self) -> usize {
-        self.settings.maxh2cdata as usize + self.queue.in_capsule + 4096
+        self.core.binding.settings.maxh2cdata as usize + self.core.queue.in_capsule + 4096
     }
 
     fn step(&mut self, now: Instant) -> Step {
@@ -78,16 +83,16 @@ impl ControllerConnection {
             return self.term_req(now, &head);
         }
         match judge::head(&head, &self.context(head.ptype())) {
-            Ok(parts) => self.body(now, &head, parts),
+            Ok(parts) => self.body(&head, parts),
             Err(fault) => self.reject(now, &head, fault),
         }
     }
 
     fn context(&self, ptype: PduType) -> Context {
         Context {
-            initialized: self.phase != Phase::Fresh,
+            initialized: self.core.phase != Phase::Fresh,
             digests: self.digests,
-            align: (usize::from(self.settings.cpda) + 1) * 4,
+            align: (usize::from(self.core.binding.settings.cpda) + 1) * 4,
             // H2CData is bounded by DATAL, which is judged before its data comes.
             longest: if ptype == PduType::H2C_DATA { usize::MAX } else { SKIP_MAX },
         }
@@ -97,7 +102,7 @@ impl ControllerConnection {
     fn term_req(&mut self, now: Instant, head: &PduHead) -> Step {
         let whole = !TERM_PLEN.contains(&head.plen()) || self.buf.len() >= head.plen() as usize;
         if whole || self.patience_over(now) {
-            self.out.clear();
+            self.core.binding.out.clear();
             self.shut(CloseReason::HostTerminated);
             return Step::Again;
         }
@@ -120,7 +125,7 @@ impl ControllerConnection {
 
     /// True once [`header_patience`](crate::TcpSettings::header_patience) is over; starts it where it does not run.
     fn patience_over(&mut self, now: Instant) -> bool {
-        let due = *self.header_due.get_or_insert(now + self.settings.header_patience);
+        let due = *self.header_due.get_or_insert(now + self.core.binding.settings.header_patience);
         if due <= now {
             self.header_due = None;
         }
@@ -128,7 +133,7 @@ impl ControllerConnection {
     }
 
     /// The common header is right: judge the rest of the header, then wait for the rest of the PDU.
-    fn body(&mut self, now: Instant, head: &PduHead, parts: Parts) -> Step {
+    fn body(&mut self, head: &PduHead, parts: Parts) -> Step {
         self.header_due = None;
         let fixed = parts.hlen + if parts.hdgst { 4 } else { 0 };
         let Some(front) = self.buf.get(..fixed) else { return Step::Wait };
@@ -151,7 +156,7 @@ impl ControllerConnection {
             return Step::Again;
         }
         let plen = head.plen() as usize;
-        if head.ptype() == PduType::CAPSULE_CMD && parts.data.1 - parts.data.0 > self.queue.in_capsule {
+        if head.ptype() == PduType::CAPSULE_CMD && parts.data.1 - parts.data.0 > self.core.queue.in_capsule {
             let pdu = self.buf.split_to(fixed);
             self.skip = Some(Skip { header: pdu.freeze().slice(..parts.hlen), left: plen - fixed });
             return Step::Again;
@@ -161,19 +166,32 @@ impl ControllerConnection {
             return Step::Wait;
         }
         let pdu = self.buf.split_to(plen).freeze();
-        self.whole(now, head.ptype(), &pdu, parts);
+        self.whole(head.ptype(), &pdu, parts);
         Step::Again
     }
 
-    fn whole(&mut self, now: Instant, ptype: PduType, pdu: &Bytes, parts: Parts) {
+    fn whole(&mut self, ptype: PduType, pdu: &Bytes, parts: Parts) {
         let data = pdu.slice(parts.data.0..parts.data.1);
         let intact = !parts.ddgst || pdu.get(parts.data.1..).is_some_and(|d| d == crc32c(&data));
         match ptype {
             PduType::IC_REQ => self.ic_req(pdu),
-            PduType::CAPSULE_CMD => self.capsule(now, pdu, data, intact),
+            PduType::CAPSULE_CMD => self.capsule(pdu, data, intact),
             PduType::H2C_DATA => self.h2c_data(pdu, data, intact),
             _ => {}
         }
+    }
+
+    /// A whole CapsuleCmd. `intact`: its data digest, if any, is right.
+    fn capsule(&mut self, pdu: &[u8], data: Bytes, intact: bool) {
+        let Ok(cmd) = CapsuleCmd::read(pdu) else { return };
+        self.core.submit(Capsule { sqe: Sqe::from_bytes(cmd.sqe()), data, intact });
+    }
+
+    /// A capsule whose data was passed over: it exceeds what a capsule may hold. The text names no status; the descriptor's length
+    /// is not one that a capsule can have. [TCP-SILENT-06, TCP-CAPSULE-02, TCP-CAPSULE-06]
+    fn oversized(&mut self, header: &[u8]) {
+        let Ok(cmd) = CapsuleCmd::read(header) else { return };
+        self.core.submit_refused(Sqe::from_bytes(cmd.sqe()), Status::DATA_SGL_LENGTH_INVALID.dnr());
     }
 
     /// [TCP-ICRESP-01]
@@ -187,17 +205,17 @@ impl ControllerConnection {
         if req.hpda() > 31 {
             return self.fatal(Fault::field(10), pdu);
         }
-        let s = &self.settings;
+        let s = &self.core.binding.settings;
         // A digest is used only where both want it. [TCP-DGST-03, TCP-DGST-11, TCP-DGST-18]
         let digests = Digests { header: req.hdgst() && s.header_digest, data: req.ddgst() && s.data_digest };
         let resp = IcResp::new().with(|r| r.cpda(s.cpda).hdgst(digests.header).ddgst(digests.data).maxh2cdata(s.maxh2cdata));
         let mut header = *resp.as_bytes();
         header[0] = PduType::IC_RESP.0;
         // MAXR2T is 0's based. [TCP-ICREQ-12, TCP-R2T-10]
-        self.max_r2ts = u32::try_from(req.maxr2t().count()).unwrap_or(u32::MAX).min(s.max_r2ts.max(1));
+        self.core.binding.max_r2ts = u32::try_from(req.maxr2t().count()).unwrap_or(u32::MAX).min(s.max_r2ts.max(1));
         self.align = (usize::from(req.hpda()) + 1) * 4;
-        self.phase = Phase::Initialized;
-        self.out.push_back(Out::Plain(Pdu::build(&header, Bytes::new(), Digests::default(), 4)));
+        self.core.phase = Phase::Initialized;
+        self.core.binding.out.push_back(Out::Plain(Pdu::build(&header, Bytes::new(), Digests::default(), 4)));
         self.digests = digests;
     }
 
@@ -205,11 +223,11 @@ impl ControllerConnection {
     /// [TCP-TERM-01 to TCP-TERM-06, TCP-TERM-09]
     pub(super) fn fatal(&mut self, fault: Fault, header: &[u8]) {
         self.events.push_back(Event::Fatal { fes: fault.fes.0, fei: fault.fei });
-        self.phase = Phase::Terminating;
+        self.core.phase = Phase::Terminating;
         self.buf = BytesMut::new();
         self.skip = None;
         self.header_due = None;
-        self.requests.clear();
-        self.out.push_back(Out::term(fault, header));
+        self.core.requests.clear();
+        self.core.binding.out.push_back(Out::term(fault, header));
     }
 }

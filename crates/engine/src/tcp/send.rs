@@ -5,8 +5,9 @@ use nvmf_seam::{Head, Instant, Transmit};
 use nvmf_wire::tcp::{C2hData, CapsuleResp, Digests, Pdu, PduType, R2t, TermReq, crc32c};
 use nvmf_wire::{Cid, Cqe, Status};
 
-use super::controller::{ControllerConnection, Phase};
+use super::controller::ControllerConnection;
 use super::judge::Fault;
+use crate::queue::{Phase, Reply};
 
 /// One thing to send; data is cut into PDUs only when its turn comes.
 #[derive(Debug)]
@@ -18,39 +19,12 @@ pub(super) enum Out {
     /// Asks for data.
     R2t { cid: Cid, ttag: u16, offset: u32, len: u32 },
     /// The end of a command: what is left of its data from `at` on, then the completion.
-    Reply(Reply),
-}
-
-/// See [`Out::Reply`].
-#[derive(Debug)]
-pub(super) struct Reply {
-    cid: Cid,
-    status: Status,
-    result: u64,
-    data: Bytes,
-    at: usize,
-    /// SQHD of a Connect response; the others carry the head at the time of sending.
-    sqhd: Option<u16>,
-    /// False for the completion of a capsule that never became a command, its CID being in use.
-    counted: bool,
+    Reply { reply: Reply, at: usize },
 }
 
 impl Out {
     /// Entries from which on nothing more is taken in.
     pub const LIMIT: usize = 4096;
-
-    /// The successful response to Connect.
-    pub fn connected(cid: Cid, result: u32, sqhd: u16) -> Self {
-        Self::Reply(Reply {
-            cid,
-            status: Status::SUCCESS,
-            result: u64::from(result),
-            data: Bytes::new(),
-            at: 0,
-            sqhd: Some(sqhd),
-            counted: true,
-        })
-    }
 
     /// C2HTermReq: FES, FEI and at most 128 bytes of the header that was being processed. [TCP-TERM-04 to TCP-TERM-06, TCP-TERM-09]
     pub fn term(fault: Fault, header: &[u8]) -> Self {
@@ -62,27 +36,13 @@ impl Out {
 }
 
 impl ControllerConnection {
-    /// Queues the end of a command; on an error status no data is sent.
-    pub(super) fn complete(&mut self, cid: Cid, status: Status, result: u64, data: Bytes) {
-        if let Some(c) = self.commands.get_mut(cid) {
-            c.state = super::command::State::Replying;
-        }
-        let data = if status.is_success() { data } else { Bytes::new() };
-        self.out.push_back(Out::Reply(Reply { cid, status, result, data, at: 0, sqhd: None, counted: true }));
-    }
-
-    /// Completes a capsule whose CID belongs to another command, which goes on.
-    pub(super) fn complete_stray(&mut self, cid: Cid, status: Status) {
-        self.out.push_back(Out::Reply(Reply { cid, status, result: 0, data: Bytes::new(), at: 0, sqhd: None, counted: false }));
-    }
-
     pub(super) fn next_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        match self.out.pop_front()? {
+        match self.core.binding.out.pop_front()? {
             Out::Plain(pdu) => Some(whole(&pdu)),
             Out::Term(pdu) => {
-                self.out.clear();
-                if self.phase == Phase::Terminating {
-                    self.term_due = Some(now + self.settings.term_wait);
+                self.core.binding.out.clear();
+                if self.core.phase == Phase::Terminating {
+                    self.term_due = Some(now + self.core.binding.settings.term_wait);
                 }
                 Some(whole(&pdu))
             }
@@ -91,44 +51,47 @@ impl ControllerConnection {
                 b[0] = PduType::R2T.0;
                 Some(self.encode(&mut b, Bytes::new()))
             }
-            Out::Reply(reply) => Some(self.reply(now, reply)),
+            Out::Reply { reply, at } => Some(self.reply(now, reply, at)),
         }
     }
 
     /// The next PDU of a reply: C2HData while there is data, then CapsuleResp, unless SUCCESS said it already.
-    fn reply(&mut self, now: Instant, mut r: Reply) -> Transmit {
-        if r.at < r.data.len() {
-            let end = r.data.len().min(r.at + self.settings.max_c2hdata.max(4) as usize);
+    fn reply(&mut self, now: Instant, mut r: Reply, at: usize) -> Transmit {
+        if at < r.data.len() {
+            let end = r.data.len().min(at + self.core.binding.settings.max_c2hdata.max(4) as usize);
             let last = end == r.data.len();
             // All in one PDU is given away as it is: to share it would cost an allocation.
-            let part = if last && r.at == 0 { core::mem::take(&mut r.data) } else { r.data.slice(r.at..end) };
+            let part = if last && at == 0 { core::mem::take(&mut r.data) } else { r.data.slice(at..end) };
             // SUCCESS stands for a completion that says nothing more. It takes the SQHD update with it, so we set it only where the
             // host does without. [TCP-C2H-10, TCP-C2H-14, TCP-C2H-15, TCP-C2H-25]
-            let success = last && self.settings.success && !self.queue.flow_control && r.result == 0 && r.status == Status::SUCCESS;
+            let success = last
+                && self.core.binding.settings.success
+                && !self.core.queue.flow_control
+                && r.result == 0
+                && r.status == Status::SUCCESS;
             // [TCP-C2H-01 to TCP-C2H-04, TCP-C2H-08, TCP-C2H-09]
             let mut b = *C2hData::new()
-                .with(|s| s.cccid(r.cid).datao(r.at as u32).datal(part.len() as u32).last(last).success(success))
+                .with(|s| s.cccid(r.cid).datao(at as u32).datal(part.len() as u32).last(last).success(success))
                 .as_bytes();
             b[0] = PduType::C2H_DATA.0;
-            r.at = end;
             let cid = r.cid;
             if success {
                 // [TCP-C2H-11]
-                self.finish(cid);
+                self.core.finish(cid);
             } else {
-                self.out.push_front(Out::Reply(r));
+                self.core.binding.out.push_front(Out::Reply { reply: r, at: end });
             }
             return self.encode(&mut b, part);
         }
         // [TCP-C2H-13, CQE-16, CQE-19]
-        let sqhd = r.sqhd.unwrap_or_else(|| self.queue.report_head());
+        let sqhd = r.sqhd.unwrap_or_else(|| self.core.queue.report_head());
         let mut cqe = *Cqe::of(r.cid, r.status, sqhd).as_bytes();
         cqe[..8].copy_from_slice(&r.result.to_le_bytes());
         let mut b = *CapsuleResp::new().with(|s| s.cqe(cqe)).as_bytes();
         b[0] = PduType::CAPSULE_RESP.0;
         if r.counted {
-            self.finish(r.cid);
-            if self.queue.ending == Some(r.cid) {
+            self.core.finish(r.cid);
+            if self.core.queue.ending == Some(r.cid) {
                 self.deleted(now);
             }
         }
@@ -138,20 +101,11 @@ impl ControllerConnection {
     /// The response to Disconnect is on its way, the last of the queue; the host closes when it has it. [FAB-DISC-06, FAB-DISC-10,
     /// FAB-DISC-12]
     fn deleted(&mut self, now: Instant) {
-        self.phase = Phase::Deleted;
+        self.core.phase = Phase::Deleted;
         self.buf = BytesMut::new();
-        self.queue.forget_pending();
+        self.core.queue.forget_pending();
         self.header_due = None;
-        self.term_due = Some(now + self.settings.term_wait);
-    }
-
-    /// The host will know that the command ended: its CID and its slot are free.
-    fn finish(&mut self, cid: Cid) {
-        self.release(cid);
-        self.commands.remove(cid);
-        self.fetch();
-        self.start_waiting();
-        self.disconnect();
+        self.term_due = Some(now + self.core.binding.settings.term_wait);
     }
 
     /// Fills in the common header and adds padding and digests. [TCP-CH-03 to TCP-CH-06, TCP-PAD-01, TCP-DGST-06, TCP-DGST-16]

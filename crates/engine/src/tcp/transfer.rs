@@ -1,19 +1,18 @@
 //! Data from the host through R2T and H2CData. [NVMe/TCP 1.0, 3.3.2.2]
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use nvmf_wire::tcp::{Fes, H2cData};
 use nvmf_wire::{Cid, Status};
 
-use super::command::{Sink, State};
+use super::carrier::Carrier;
 use super::controller::ControllerConnection;
 use super::judge::Fault;
 use super::send::Out;
-use super::table::Table;
+use crate::queue::{Gather, State, Table};
 
 /// A command whose data is on its way.
 #[derive(Debug)]
 pub(super) struct Receive {
-    pub sink: Sink,
     /// Bytes of the command's data.
     len: usize,
     /// Bytes asked for so far: the next R2TO.
@@ -22,7 +21,16 @@ pub(super) struct Receive {
     got: usize,
     /// R2Ts outstanding.
     r2ts: u32,
+    /// No data digest was wrong.
+    intact: bool,
     gather: Gather,
+}
+
+impl Receive {
+    /// Nothing asked for yet of `len` bytes.
+    pub fn new(len: usize) -> Self {
+        Self { len, asked: 0, got: 0, r2ts: 0, intact: true, gather: Gather::default() }
+    }
 }
 
 /// One R2T that was not satisfied yet.
@@ -83,106 +91,9 @@ impl Transfers {
     }
 }
 
-/// Data of a command in the pieces that it came in. Small pieces are joined, so that what is kept beside the data stays small.
-#[derive(Debug, Default)]
-pub(super) struct Gather {
-    /// Mostly the only one, and then without a list.
-    first: Option<Bytes>,
-    more: Vec<Bytes>,
-    tail: BytesMut,
-}
-
-/// Pieces below this size are copied together.
-const SMALL: usize = 4096;
-
-impl From<Bytes> for Gather {
-    fn from(data: Bytes) -> Self {
-        Self { first: Some(data), more: Vec::new(), tail: BytesMut::new() }
-    }
-}
-
-impl Gather {
-    fn push(&mut self, data: Bytes) {
-        if data.len() < SMALL {
-            self.tail.extend_from_slice(&data);
-        } else {
-            self.close();
-            self.add(data);
-        }
-    }
-
-    fn close(&mut self) {
-        if !self.tail.is_empty() {
-            let tail = core::mem::take(&mut self.tail).freeze();
-            self.add(tail);
-        }
-    }
-
-    fn add(&mut self, piece: Bytes) {
-        match self.first {
-            None => self.first = Some(piece),
-            Some(_) => self.more.push(piece),
-        }
-    }
-
-    /// The pieces in order, none of which cuts a logical block. [NVM-RW-10: a block is written as a whole]
-    pub fn into_pieces(mut self, block: usize) -> impl ExactSizeIterator<Item = Bytes> {
-        self.close();
-        if self.first.iter().chain(&self.more).any(|p| !p.len().is_multiple_of(block)) {
-            self = self.into_bytes().into();
-        }
-        Pieces { first: self.first, more: self.more.into_iter() }
-    }
-
-    /// All in one piece.
-    pub fn into_bytes(mut self) -> Bytes {
-        self.close();
-        let first = self.first.unwrap_or_default();
-        if self.more.is_empty() {
-            return first;
-        }
-        let mut all = BytesMut::with_capacity(first.len() + self.more.iter().map(Bytes::len).sum::<usize>());
-        all.extend_from_slice(&first);
-        for piece in self.more {
-            all.extend_from_slice(&piece);
-        }
-        all.freeze()
-    }
-}
-
-/// See [`Gather::into_pieces`].
-struct Pieces {
-    first: Option<Bytes>,
-    more: std::vec::IntoIter<Bytes>,
-}
-
-impl Iterator for Pieces {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        self.first.take().or_else(|| self.more.next())
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let n = usize::from(self.first.is_some()) + self.more.len();
-        (n, Some(n))
-    }
-}
-
-impl ExactSizeIterator for Pieces {}
-
-impl ControllerConnection {
-    /// Begins to ask for a command's data.
-    pub(super) fn receive(&mut self, cid: Cid, sink: Sink, len: usize) {
-        let Some(c) = self.commands.get_mut(cid) else { return };
-        c.state = State::Receiving(Receive { sink, len, asked: 0, got: 0, r2ts: 0, gather: Gather::default() });
-        self.ask(cid);
-    }
-
+impl Carrier {
     /// Sends R2Ts as far as MAXR2T allows. [TCP-R2T-02 to TCP-R2T-05, TCP-R2T-09, TCP-R2T-10]
-    fn ask(&mut self, cid: Cid) {
-        let Some(c) = self.commands.get_mut(cid) else { return };
-        let State::Receiving(r) = &mut c.state else { return };
+    pub fn ask(&mut self, cid: Cid, r: &mut Receive) {
         while r.r2ts < self.max_r2ts && r.asked < r.len {
             let len = (r.len - r.asked).min(self.settings.max_r2tl.max(4) as usize);
             let Some(ttag) = self.transfers.open(Window { cid, start: r.asked, len, got: 0, live: true }) else { return };
@@ -191,7 +102,9 @@ impl ControllerConnection {
             r.r2ts += 1;
         }
     }
+}
 
+impl ControllerConnection {
     /// Judges the header of an H2CData; `carried` is the length of its DATA.
     pub(super) fn judge_h2c(&self, h: &H2cData, carried: usize) -> Result<(), Fault> {
         let (at, len) = (h.datao() as usize, h.datal() as usize);
@@ -200,7 +113,7 @@ impl ControllerConnection {
             return Err(Fault::field(4));
         }
         // Without an R2T there is no tag that could be known. [TCP-H2C-15, TCP-H2C-26, TCP-H2C-04]
-        let Some(w) = self.transfers.windows.get(h.ttag()) else { return Err(Fault::field(10)) };
+        let Some(w) = self.core.binding.transfers.windows.get(h.ttag()) else { return Err(Fault::field(10)) };
         // [TCP-H2C-25; FES by TCP-SILENT-18]
         if w.cid != h.cccid() {
             return Err(Fault::field(8));
@@ -210,7 +123,7 @@ impl ControllerConnection {
             return Err(Fault::field(12));
         }
         // [TCP-H2C-09, TCP-H2C-10]
-        if len > self.settings.maxh2cdata as usize {
+        if len > self.core.binding.settings.maxh2cdata as usize {
             return Err(Fault::plain(Fes::LIMIT_EXCEEDED));
         }
         let end = w.start + w.len;
@@ -224,8 +137,8 @@ impl ControllerConnection {
         }
         // Contiguous within the R2T, and the R2Ts of a command in their order. [TCP-H2C-01 to TCP-H2C-03, TCP-H2C-07, TCP-H2C-08,
         // TCP-R2T-07]
-        let expected = match self.commands.get(w.cid).map(|c| &c.state) {
-            Some(State::Receiving(r)) if w.live => r.got,
+        let expected = match self.core.commands.get(w.cid).map(|c| &c.state) {
+            Some(State::Receiving { fetch, .. }) if w.live => fetch.got,
             _ => w.start + w.got,
         };
         if at != expected {
@@ -241,35 +154,31 @@ impl ControllerConnection {
     /// An H2CData whose header was judged.
     pub(super) fn h2c_data(&mut self, pdu: &[u8], data: Bytes, intact: bool) {
         let Ok(h) = H2cData::read(pdu) else { return };
-        let Some(w) = self.transfers.windows.get_mut(h.ttag()) else { return };
+        let Some(w) = self.core.binding.transfers.windows.get_mut(h.ttag()) else { return };
         w.got += data.len();
         let (cid, live, satisfied) = (w.cid, w.live, w.got == w.len);
         if satisfied {
-            self.transfers.windows.remove(h.ttag());
+            self.core.binding.transfers.windows.remove(h.ttag());
         }
         if !live {
             return;
         }
-        let Some(c) = self.commands.get_mut(cid) else { return };
-        let State::Receiving(r) = &mut c.state else { return };
+        let Some(c) = self.core.commands.get_mut(cid) else { return };
+        let State::Receiving { fetch: r, .. } = &mut c.state else { return };
         r.got += data.len();
         r.r2ts -= u32::from(satisfied);
         // The command fails when all its data came. [TCP-DGST-27, TCP-DGST-28]
-        c.intact &= intact;
-        if c.intact && data.len() == r.len {
+        r.intact &= intact;
+        if r.intact && data.len() == r.len {
             // All at once: nothing to join it with, however small it is.
             r.gather = data.into();
-        } else if c.intact {
+        } else if r.intact {
             r.gather.push(data);
         }
         if r.got < r.len {
-            return self.ask(cid);
+            return self.core.binding.ask(cid, r);
         }
-        let (sink, gather) = (r.sink.clone(), core::mem::take(&mut r.gather));
-        match (c.intact, sink) {
-            (true, sink) => self.run(cid, sink, gather),
-            (false, Sink::Half) => self.half(cid, Err(Status::TRANSIENT_TRANSPORT_ERROR)),
-            (false, _) => self.complete(cid, Status::TRANSIENT_TRANSPORT_ERROR, 0, Bytes::new()),
-        }
+        let data = if r.intact { Ok(core::mem::take(&mut r.gather)) } else { Err(Status::TRANSIENT_TRANSPORT_ERROR) };
+        self.core.arrived(cid, data);
     }
 }

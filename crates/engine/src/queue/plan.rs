@@ -2,14 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use nvmf_seam::StoreOp;
 use nvmf_wire::connect::{ConnectData, Disconnect};
 use nvmf_wire::sqe::{FabricsType, IoOpcode};
 use nvmf_wire::{Nsid, Sqe, Status, nvm};
 
-use super::command::{Plan, Sink, State, Transfer};
-use super::controller::{ControllerConnection, Phase};
+use super::command::Plan;
+use super::{Binding, Core, Phase, Sink, State, Transfer};
 use crate::commands::{CopyLimits, is_offered};
 use crate::controller::transfer_of;
 use crate::message::NamespaceView;
@@ -41,7 +40,7 @@ fn plan_copy(copy: &nvm::Copy, ns: NamespaceView) -> Result<Plan, Status> {
     Ok(Plan::new(Transfer::In(len), Sink::Copy { ns }))
 }
 
-impl ControllerConnection {
+impl<B: Binding> Core<B> {
     /// All checks that need nothing but the SQE and the queue.
     pub(super) fn plan(&self, sqe: &Sqe) -> Result<Plan, Status> {
         let fctype = sqe.fctype();
@@ -157,34 +156,5 @@ impl ControllerConnection {
             IoOpcode::WRITE_UNCORRECTABLE => one(ns, StoreOp::Spoil { offset, len }, false),
             _ => Plan::new(Transfer::In(len as usize), Sink::Write { ns, offset, fua }),
         })
-    }
-
-    /// Finds a command's data by its SGL descriptor: `Some` where it came in the capsule.
-    pub(super) fn locate(&self, sqe: &Sqe, transfer: Transfer, data: &Bytes) -> Result<Option<Bytes>, Status> {
-        let sgl = sqe.sgl1();
-        let len = match transfer {
-            Transfer::None => return Ok(None),
-            Transfer::In(len) | Transfer::Out(len) => len,
-        };
-        let inline = sgl.is_in_capsule() && matches!(transfer, Transfer::In(_));
-        // In-capsule data is for the host's data only; the text leaves its use by a read open. [TCP-SGL-04, TCP-SGL-05, TCP-SGL-07,
-        // SGL-03, SQE-33, TCP-SILENT-08]
-        if !inline && !sgl.is_transport() {
-            return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID.dnr());
-        }
-        // SGLS bit 18 is 0: the length is that of the transfer. [SGL-07, SQE-36, NVM-RW-05, TCP-SGL-06]
-        if sgl.len() as usize != len {
-            return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
-        }
-        if !inline {
-            return Ok(None);
-        }
-        // The offset counts from the begin of the in-capsule data, ICDOFF being 0. [SGL-18, SQE-26, ADM-IDENTIFY-54]
-        let start = usize::try_from(sgl.addr()).unwrap_or(usize::MAX);
-        match start.checked_add(len) {
-            Some(end) if end <= data.len() => Ok(Some(data.slice(start..end))),
-            _ if start == 0 => Err(Status::DATA_SGL_LENGTH_INVALID.dnr()),
-            _ => Err(Status::SGL_OFFSET_INVALID.dnr()),
-        }
     }
 }

@@ -3,7 +3,7 @@
 /// Keys in order beside the slots of their values, found by bisection: a key may be anything, and no choice of keys makes a peer's
 /// commands dearer than another's. It is as long as its user lets it become, which is to be bounded (design invariant I5).
 #[derive(Debug)]
-pub(super) struct Table<K, V> {
+pub(crate) struct Table<K, V> {
     /// Keys in order, each with its slot.
     index: Vec<(K, usize)>,
     slots: Vec<Option<V>>,

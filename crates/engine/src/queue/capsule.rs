@@ -4,18 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nvmf_seam::Instant;
-use nvmf_wire::tcp::{ADMIN_IN_CAPSULE, CapsuleCmd};
 use nvmf_wire::{Cid, Qid, Sqe, Status};
 
-use super::command::State;
-use super::controller::{CloseReason, ControllerConnection, Phase};
 use super::fused::Fused;
+use super::{Binding, CloseReason, Core, Phase, State};
 use crate::message::{Admitted, Counters, NamespaceTable, ToHub};
 
 /// The queue that the connection carries. Slots are counted without wrapping; what goes on the wire is modulo the size.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     pub qid: Qid,
     /// Slots; 0 before Connect.
     pub entries: u32,
@@ -28,6 +25,7 @@ pub(super) struct Queue {
     pub io_commands: bool,
     /// The Disconnect that is to end the queue: no command after it is fetched. [FAB-DISC-06]
     pub ending: Option<Cid>,
+    /// Bytes that a capsule may carry behind its SQE; before Connect the transport's connection sets it.
     pub in_capsule: usize,
     pub mdts: Option<usize>,
     pub namespaces: Arc<NamespaceTable>,
@@ -44,11 +42,11 @@ pub(super) struct Queue {
     pub held: usize,
     /// Commands that wait for room, in order.
     pub waiting: VecDeque<Cid>,
-    pub fused: Fused,
+    pub(super) fused: Fused,
 }
 
 #[derive(Debug)]
-pub(super) struct Capsule {
+pub(crate) struct Capsule {
     pub sqe: Sqe,
     pub data: Bytes,
     /// Its data digest, if any, is right.
@@ -65,7 +63,7 @@ impl Default for Queue {
             deletable: false,
             io_commands: true,
             ending: None,
-            in_capsule: ADMIN_IN_CAPSULE as usize,
+            in_capsule: 0,
             mdts: None,
             namespaces: Arc::default(),
             counters: Arc::default(),
@@ -111,7 +109,7 @@ impl Queue {
         (self.head % u64::from(self.entries)) as u16
     }
 
-    /// See [`ControllerConnection::handle_timeout`].
+    /// See [`Core::rest`].
     pub fn rest(&mut self) {
         self.pending.shrink_to_fit();
         self.waiting.shrink_to_fit();
@@ -140,29 +138,20 @@ impl Queue {
     }
 }
 
-impl ControllerConnection {
-    /// A whole CapsuleCmd. `intact`: its data digest, if any, is right.
-    pub(super) fn capsule(&mut self, _now: Instant, pdu: &[u8], data: Bytes, intact: bool) {
-        let Ok(cmd) = CapsuleCmd::read(pdu) else { return };
-        let sqe = Sqe::from_bytes(cmd.sqe());
-        self.submit(Capsule { sqe, data, intact });
-    }
-
-    /// A capsule whose data was passed over: it exceeds what a capsule may hold. The text names no status; the descriptor's length
-    /// is not one that a capsule can have. [TCP-SILENT-06, TCP-CAPSULE-02, TCP-CAPSULE-06]
-    pub(super) fn oversized(&mut self, header: &[u8]) {
-        let Ok(cmd) = CapsuleCmd::read(header) else { return };
-        let sqe = Sqe::from_bytes(cmd.sqe());
-        if self.take_slot() {
-            self.queue.head += 1;
-            self.refuse(sqe, Status::DATA_SGL_LENGTH_INVALID.dnr());
-        }
-    }
-
-    fn submit(&mut self, capsule: Capsule) {
+impl<B: Binding> Core<B> {
+    /// A capsule came.
+    pub fn submit(&mut self, capsule: Capsule) {
         if self.take_slot() {
             self.queue.pending.push_back(capsule);
             self.fetch();
+        }
+    }
+
+    /// A capsule came whose command is not even looked at.
+    pub fn submit_refused(&mut self, sqe: Sqe, status: Status) {
+        if self.take_slot() {
+            self.queue.head += 1;
+            self.refuse(sqe, status);
         }
     }
 
@@ -178,7 +167,7 @@ impl ControllerConnection {
     }
 
     /// Fetches capsules while there is room for their commands.
-    pub(super) fn fetch(&mut self) {
+    pub fn fetch(&mut self) {
         while !matches!(self.phase, Phase::Connecting | Phase::Closing | Phase::Closed) {
             let q = &mut self.queue;
             let limit = if q.entries == 0 { 16 } else { q.entries as usize };
@@ -210,7 +199,7 @@ impl ControllerConnection {
         if self.commands.contains(cid) {
             return self.complete_stray(cid, status);
         }
-        self.enter(sqe, State::Replying);
+        self.enter(sqe, B::Place::default(), State::Replying);
         self.complete(cid, status, 0, Bytes::new());
     }
 }

@@ -5,14 +5,13 @@ use nvmf_seam::store::{StoreError, StoreOp};
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::{Cid, Sqe, Status, nvm};
 
-use super::command::{Count, Sink, State, StoreDone, StoreRequest};
-use super::controller::{ControllerConnection, Phase};
+use super::command::Count;
 use super::plan::byte_range;
-use super::transfer::Gather;
+use super::{Binding, Core, Gather, Phase, Sink, State, StoreDone, StoreRequest};
 use crate::commands::CopyLimits;
 use crate::message::{NamespaceView, ToHub};
 
-impl ControllerConnection {
+impl<B: Binding> Core<B> {
     /// All data is here: do the command.
     pub(super) fn run(&mut self, cid: Cid, sink: Sink, data: Gather) {
         let Some(c) = self.commands.get_mut(cid) else { return };
@@ -91,7 +90,7 @@ impl ControllerConnection {
     }
 
     /// A store request came back.
-    pub(super) fn stored(&mut self, done: StoreDone) {
+    pub fn stored(&mut self, done: StoreDone) {
         let cid = Cid(done.id as u16);
         let Some(c) = self.commands.get_mut(cid).filter(|c| c.serial == done.id >> 16) else { return };
         match &mut c.state {
@@ -200,7 +199,7 @@ pub(super) fn range_len(sqe: &Sqe, ns: &NamespaceView) -> u64 {
 
 /// Store requests for a list of ranges, of which each follows the one before.
 #[derive(Debug)]
-pub(super) struct Steps {
+pub(crate) struct Steps {
     ns: NamespaceView,
     /// As they came from the host, all of them judged.
     list: Bytes,

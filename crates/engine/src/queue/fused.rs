@@ -9,10 +9,9 @@ use nvmf_seam::store::{StoreError, StoreOp};
 use nvmf_wire::sqe::IoOpcode;
 use nvmf_wire::{Cid, Sqe, Status, nvm};
 
-use super::capsule::Capsule;
-use super::command::{Count, Plan, Sink, State, Transfer};
-use super::controller::{ControllerConnection, Phase};
+use super::command::{Count, Plan};
 use super::perform::{range_len, status_of};
+use super::{Binding, Capsule, Core, Located, Phase, Sink, State, Transfer};
 use crate::commands::has_fused;
 use crate::message::NamespaceView;
 
@@ -49,7 +48,7 @@ enum Half {
     Failed(Status),
 }
 
-impl ControllerConnection {
+impl<B: Binding> Core<B> {
     /// True where FUSE of this command is not looked at as an error, but paired.
     pub(super) fn takes_fused(&self, sqe: &Sqe) -> bool {
         let pairs = matches!(sqe.fuse(), FIRST | SECOND) && sqe.fctype().is_none();
@@ -69,7 +68,7 @@ impl ControllerConnection {
         match fuse {
             FIRST if self.commands.contains(capsule.sqe.cid()) => self.start(capsule),
             FIRST => {
-                self.enter(capsule.sqe, State::First);
+                self.enter(capsule.sqe, B::Place::default(), State::First);
                 self.queue.fused.first = Some(capsule);
             }
             SECOND => self.refuse(capsule.sqe, Status::ABORTED_MISSING_FUSED),
@@ -98,18 +97,18 @@ impl ControllerConnection {
             self.failed(cids[0], Status::ABORTED_MISSING_FUSED, 0);
             return self.start(second);
         }
-        self.enter(second.sqe, State::Paired);
+        self.enter(second.sqe, B::Place::default(), State::Paired);
         if !is_compare_and_write(&first.sqe, &second.sqe) {
             let status = Status::INVALID_FIELD_IN_COMMAND.dnr();
             return cids.into_iter().for_each(|cid| self.failed(cid, status, 0));
         }
         let (ns, offset, compare) = match self.judge(&first) {
-            Ok((Plan { sink: Sink::Compare { ns, offset }, transfer, .. }, inline)) => (ns, offset, (transfer, inline)),
+            Ok((Plan { sink: Sink::Compare { ns, offset }, transfer, .. }, located)) => (ns, offset, (transfer, located)),
             // [NVM-FUSED-06]
             Ok(_) => return self.end_pair(cids, [Status::INTERNAL_ERROR, Status::ABORTED_FAILED_FUSED]),
             Err(status) => return self.end_pair(cids, [status, Status::ABORTED_FAILED_FUSED]),
         };
-        let write = self.judge(&second).map(|(plan, inline)| (plan.transfer, inline));
+        let write = self.judge(&second).map(|(plan, located)| (plan.transfer, located));
         let halves = [self.gather(cids[0], Ok(compare)), self.gather(cids[1], write)];
         let flush = nvm::Write::from_bytes(*second.sqe.as_bytes()).fua();
         self.queue.fused.pairs.push(Pair { cids, halves, ns, offset, flush });
@@ -127,14 +126,15 @@ impl ControllerConnection {
     }
 
     /// How a half begins: with its data, or waiting for room to ask for it.
-    fn gather(&mut self, cid: Cid, judged: Result<(Transfer, Option<Bytes>), Status>) -> Half {
-        let (state, half) = match judged {
-            Ok((_, Some(data))) => (State::Paired, Half::Ready(data)),
-            Ok((transfer, None)) => (State::Held(Plan::new(transfer, Sink::Half)), Half::Due),
-            Err(status) => (State::Paired, Half::Failed(status)),
+    fn gather(&mut self, cid: Cid, judged: Result<(Transfer, Located<B::Place>), Status>) -> Half {
+        let (place, state, half) = match judged {
+            Ok((_, Located::Capsule(data))) => (B::Place::default(), State::Paired, Half::Ready(data)),
+            Ok((_, Located::Nowhere)) => (B::Place::default(), State::Paired, Half::Ready(Bytes::new())),
+            Ok((transfer, Located::Host(place))) => (place, State::Held(Plan::new(transfer, Sink::Half)), Half::Due),
+            Err(status) => (B::Place::default(), State::Paired, Half::Failed(status)),
         };
         if let Some(c) = self.commands.get_mut(cid) {
-            c.state = state;
+            (c.place, c.state) = (place, state);
         }
         half
     }

@@ -7,31 +7,29 @@ use bytes::Bytes;
 use nvmf_seam::store::{Store, StoreError, StoreOp};
 use nvmf_wire::{Cid, Sqe, Status};
 
-use super::capsule::Capsule;
-use super::controller::ControllerConnection;
 use super::perform::Steps;
-use super::transfer::{Gather, Receive};
+use super::{Binding, Capsule, Core, Gather, Located};
 use crate::message::NamespaceView;
 
 /// A command at work.
 #[derive(Debug)]
-pub(super) struct Command {
+pub(crate) struct Command<B: Binding> {
     pub sqe: Sqe,
-    pub state: State,
+    pub state: State<B::Fetch>,
+    /// Where its data lies.
+    pub place: B::Place,
     /// Bytes of data reserved for it.
     pub held: usize,
-    /// No data digest was wrong.
-    pub intact: bool,
-    /// See [`ControllerConnection::serial`].
+    /// See [`Core::serial`].
     pub serial: u64,
 }
 
 #[derive(Debug)]
-pub(super) enum State {
+pub(crate) enum State<F> {
     /// Waits for room for its data.
     Held(Plan),
-    /// R2Ts are out.
-    Receiving(Receive),
+    /// Its data is on the way from the host.
+    Receiving { sink: Sink, fetch: F },
     /// So many store requests are out.
     Storing { left: usize, failed: Option<Status>, count: Count, then_flush: Option<NamespaceView> },
     /// A read request is out.
@@ -50,7 +48,7 @@ pub(super) enum State {
 
 /// What a command adds to the counts of its controller when it succeeds.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Count {
+pub(crate) enum Count {
     Nothing,
     /// Bytes.
     Read(u64),
@@ -71,7 +69,7 @@ pub enum Transfer {
 
 /// A command that passed all checks.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub transfer: Transfer,
     pub sink: Sink,
     /// Bytes to be free before it asks for its data.
@@ -95,7 +93,7 @@ impl Transfer {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Sink {
+pub(crate) enum Sink {
     Connect,
     Admin,
     Read {
@@ -163,7 +161,7 @@ pub struct StoreDone {
     pub result: Result<Bytes, StoreError>,
 }
 
-impl ControllerConnection {
+impl<B: Binding> Core<B> {
     /// Begins a command that was just fetched.
     pub(super) fn start(&mut self, capsule: Capsule) {
         let sqe = capsule.sqe;
@@ -172,21 +170,21 @@ impl ControllerConnection {
         if self.commands.contains(cid) {
             return self.refuse(sqe, Status::COMMAND_ID_CONFLICT.dnr());
         }
-        let (plan, inline) = match self.judge(&capsule) {
+        let (plan, located) = match self.judge(&capsule) {
             Ok(judged) => judged,
             Err(status) => return self.refuse(sqe, status),
         };
-        match (inline, plan.transfer) {
-            (Some(data), _) => {
-                self.enter(sqe, State::InHub);
+        match located {
+            Located::Capsule(data) => {
+                self.enter(sqe, B::Place::default(), State::InHub);
                 self.run(cid, plan.sink, data.into());
             }
-            (None, Transfer::None) => {
-                self.enter(sqe, State::InHub);
+            Located::Nowhere => {
+                self.enter(sqe, B::Place::default(), State::InHub);
                 self.run(cid, plan.sink, Gather::default());
             }
-            (None, _) => {
-                self.enter(sqe, State::Held(plan));
+            Located::Host(place) => {
+                self.enter(sqe, place, State::Held(plan));
                 self.queue.waiting.push_back(cid);
                 self.start_waiting();
             }
@@ -194,24 +192,24 @@ impl ControllerConnection {
     }
 
     /// All that can be said before a command's data is asked for: what it wants, and its data where the capsule has it.
-    pub(super) fn judge(&self, capsule: &Capsule) -> Result<(Plan, Option<Bytes>), Status> {
+    pub(super) fn judge(&self, capsule: &Capsule) -> Result<(Plan, Located<B::Place>), Status> {
         // [TCP-DGST-26, TCP-ERR-07]
         if !capsule.intact {
             return Err(Status::TRANSIENT_TRANSPORT_ERROR);
         }
         let plan = self.plan(&capsule.sqe)?;
-        let inline = self.locate(&capsule.sqe, plan.transfer, &capsule.data)?;
-        Ok((plan, inline))
+        let located = self.binding.locate(&capsule.sqe, plan.transfer, &capsule.data)?;
+        Ok((plan, located))
     }
 
-    /// A command is at work from here on, until [`ControllerConnection::finish`] or `drop_command`.
-    pub(super) fn enter(&mut self, sqe: Sqe, state: State) {
+    /// A command is at work from here on, until [`Core::finish`] or `drop_command`.
+    pub(super) fn enter(&mut self, sqe: Sqe, place: B::Place, state: State<B::Fetch>) {
         self.serial += 1;
-        self.commands.insert(sqe.cid(), Command { sqe, state, held: 0, intact: true, serial: self.serial });
+        self.commands.insert(sqe.cid(), Command { sqe, state, place, held: 0, serial: self.serial });
     }
 
     /// Starts waiting commands while there is room for their data.
-    pub(super) fn start_waiting(&mut self) {
+    pub fn start_waiting(&mut self) {
         while let Some(cid) = self.queue.waiting.front().copied() {
             let plan = match self.commands.get(cid) {
                 Some(Command { state: State::Held(plan), .. }) => plan.clone(),
@@ -220,7 +218,7 @@ impl ControllerConnection {
                     continue;
                 }
             };
-            let full = self.queue.held > 0 && self.queue.held + plan.reserve > self.settings.max_held;
+            let full = self.queue.held > 0 && self.queue.held + plan.reserve > self.binding.max_held();
             if full && plan.reserve > 0 {
                 return;
             }
@@ -230,9 +228,27 @@ impl ControllerConnection {
                 c.held = plan.reserve;
             }
             match plan.transfer {
-                Transfer::In(len) => self.receive(cid, plan.sink, len),
+                Transfer::In(len) => {
+                    let fetch = self.binding.fetch(cid, len);
+                    if let Some(c) = self.commands.get_mut(cid) {
+                        c.state = State::Receiving { sink: plan.sink, fetch };
+                    }
+                }
                 _ => self.run(cid, plan.sink, Gather::default()),
             }
+        }
+    }
+
+    /// All data of a command that was being fetched is here, or was damaged on its way.
+    pub fn arrived(&mut self, cid: Cid, data: Result<Gather, Status>) {
+        let sink = match self.commands.get_mut(cid).map(|c| &c.state) {
+            Some(State::Receiving { sink, .. }) => sink.clone(),
+            _ => return,
+        };
+        match (data, sink) {
+            (Ok(data), sink) => self.run(cid, sink, data),
+            (Err(status), Sink::Half) => self.half(cid, Err(status)),
+            (Err(status), _) => self.complete(cid, status, 0, Bytes::new()),
         }
     }
 
