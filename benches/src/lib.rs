@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nvmf_engine::controller::{Hub, NewNamespace, Port};
+use nvmf_engine::controller::{Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::message::ConnectionId;
 use nvmf_engine::tcp::ControllerConnection;
 use nvmf_engine::{ControllerSettings, TcpSettings};
@@ -42,7 +42,7 @@ fn hub(store: Arc<dyn Store>) -> Hub {
     hub.add_subsystem(SUBNQN, None).expect("an NQN");
     hub.add_namespace(SUBNQN, 1, NewNamespace { store, blocking: false, uuid: None }).expect("a free NSID");
     let advertise = "192.0.2.1:4420".parse().expect("an address");
-    hub.add_port(Port { id: 1, advertise, discovery_only: false }).expect("a free port");
+    hub.add_port(Port { id: 1, advertise, discovery_only: false, transport: PortTransport::Tcp }).expect("a free port");
     hub
 }
 

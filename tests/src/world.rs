@@ -9,7 +9,7 @@ use nvmf_conformance::probe;
 use nvmf_conformance::runner::{DISCOVERY_NQN, Options, Runner, Writes};
 use nvmf_conformance::suite::Suite;
 use nvmf_conformance::{Class, Run};
-use nvmf_engine::controller::{Hub, NewNamespace, Port};
+use nvmf_engine::controller::{Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{Reference, TcpSettings};
 use nvmf_fabric::{Sim, SimOptions, SimTarget, Stage, TapFactory};
@@ -47,7 +47,8 @@ pub fn sim_of(reference: Reference, seed: u64, fault: Option<&Fault>) -> Sim {
     let listen: Vec<(SocketAddr, u16)> =
         (1..=reference.ports()).map(|id| (SocketAddr::new(address().ip(), address().port() + id - 1), id)).collect();
     for (advertise, id) in &listen {
-        hub.add_port(Port { id: *id, advertise: *advertise, discovery_only: false }).expect("a free port");
+        hub.add_port(Port { id: *id, advertise: *advertise, discovery_only: false, transport: PortTransport::Tcp })
+            .expect("a free port");
     }
     let second = Duration::from_secs(1);
     let tcp = TcpSettings { term_wait: second, connect_patience: second, ..TcpSettings::default() };

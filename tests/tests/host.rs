@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nvmf_engine::controller::{Hub, HubEvent, NewNamespace, Port};
+use nvmf_engine::controller::{Hub, HubEvent, NewNamespace, Port, PortTransport};
 use nvmf_engine::host::{HostError, HostSettings, Payload, SubmitError, command};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{ControllerSettings, TcpSettings};
@@ -29,7 +29,7 @@ fn hub(settings: ControllerSettings) -> Hub {
         let store = Arc::new(MemoryStore::new(Geometry { blocks: 4096, block_size }));
         hub.add_namespace(SUBNQN, nsid, NewNamespace { store, blocking: false, uuid: None }).unwrap();
     }
-    hub.add_port(Port { id: 1, advertise: AT.parse().unwrap(), discovery_only: false }).unwrap();
+    hub.add_port(Port { id: 1, advertise: AT.parse().unwrap(), discovery_only: false, transport: PortTransport::Tcp }).unwrap();
     hub
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nvmf_engine::controller::{Hub, NewNamespace, Port};
+use nvmf_engine::controller::{Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::host::{
     Again, DISCOVERY_NQN, HostError, HostSettings, Left, Payload, Recovery, RecoverySettings, SubmitError, Walk, command,
 };
@@ -47,7 +47,7 @@ fn world(
     hub.add_namespace(SUBNQN, 1, store()).unwrap();
     let listen: Vec<(SocketAddr, u16)> = vec![(AT.parse().unwrap(), 1), (OTHER.parse().unwrap(), 2)];
     for (at, id) in &listen {
-        hub.add_port(Port { id: *id, advertise: *at, discovery_only: *id == 2 }).unwrap();
+        hub.add_port(Port { id: *id, advertise: *at, discovery_only: *id == 2, transport: PortTransport::Tcp }).unwrap();
     }
     Recorded::new(Sim::new(seed, SimTarget { hub, tcp, listen, tap }, options))
 }

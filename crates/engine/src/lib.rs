@@ -17,4 +17,4 @@ pub mod store;
 pub mod tcp;
 
 pub use reference::Reference;
-pub use settings::{ControllerModel, ControllerSettings, TcpSettings};
+pub use settings::{ControllerModel, ControllerSettings, RdmaCapsules, TcpSettings};

@@ -149,3 +149,35 @@ impl Default for TcpSettings {
         }
     }
 }
+
+/// Where command capsules of NVMe/RDMA have their descriptors and data, on I/O queues. Identify tells it.
+///
+/// Behind the SQE is room for descriptors, then for data. [SGL-21 to SGL-26]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RdmaCapsules {
+    /// MSDBD: data block descriptors of one command, at least 1.
+    pub msdbd: u8,
+    /// ICDOFF: where in-capsule data begins behind the SQE, units of 16 bytes. With 0 descriptors may take all that the capsule has,
+    /// with any other no more than so many.
+    pub icdoff: u16,
+}
+
+impl Default for RdmaCapsules {
+    fn default() -> Self {
+        Self { msdbd: 16, icdoff: 0 }
+    }
+}
+
+impl RdmaCapsules {
+    /// MSDBD as it is told: no more descriptors than the capsule has room for.
+    pub fn descriptors(&self, ioccsz: u32) -> u8 {
+        let room = if self.icdoff == 0 { ioccsz.saturating_sub(4) } else { ioccsz.saturating_sub(4).min(self.icdoff.into()) };
+        // One needs no room: it is in the SQE.
+        u32::from(self.msdbd).min(room).max(1) as u8
+    }
+
+    /// Bytes of in-capsule data.
+    pub fn data_bytes(&self, ioccsz: u32) -> usize {
+        (ioccsz.saturating_sub(4).saturating_sub(self.icdoff.into()) as usize).saturating_mul(16)
+    }
+}

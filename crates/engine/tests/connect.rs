@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::*;
-use nvmf_engine::controller::{EndReason, HubEvent, Port};
+use nvmf_engine::controller::{EndReason, HubEvent, Port, PortTransport};
 use nvmf_engine::tcp::CloseReason;
 use nvmf_engine::{ControllerSettings, TcpSettings};
 use nvmf_wire::connect::{Connect, ConnectData};
@@ -352,7 +352,9 @@ fn controller_ids_start_at_one_and_are_reused() {
 #[test]
 fn a_discovery_port_serves_discovery_alone() {
     let mut rig = Rig::default();
-    rig.hub.add_port(Port { id: 2, advertise: "192.0.2.1:8009".parse().unwrap(), discovery_only: true }).unwrap();
+    rig.hub
+        .add_port(Port { id: 2, advertise: "192.0.2.1:8009".parse().unwrap(), discovery_only: true, transport: PortTransport::Tcp })
+        .unwrap();
     let c = rig.open_at(2);
     rig.init(c, |_| {});
     let (sqe, data) = connect(0, 31, 60_000, Cntlid::DYNAMIC);

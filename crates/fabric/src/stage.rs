@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nvmf_engine::controller::{Hub, NewNamespace, Port};
+use nvmf_engine::controller::{Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{ControllerSettings, TcpSettings};
 use nvmf_seam::store::{Abilities, Geometry, Store, StoreError, StoreOp};
@@ -155,7 +155,7 @@ impl Stage {
                 let at = wanted(with.text("at")?, "at")?;
                 let discovery_only = with.number::<u8>("discovery")?.is_some_and(|n| n != 0);
                 let advertise = at.parse().map_err(|_| format!("at={at} is no address with a port"))?;
-                self.ports.push(Port { id, advertise, discovery_only });
+                self.ports.push(Port { id, advertise, discovery_only, transport: PortTransport::Tcp });
             }
             "referral" => {
                 let to = wanted(with.text("to")?, "to")?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nvmf_engine::controller::{Hub, NewNamespace, Port};
+use nvmf_engine::controller::{Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{ControllerSettings, TcpSettings};
 use nvmf_fabric::{Sim, SimOptions, SimTarget};
@@ -27,7 +27,7 @@ fn sim(seed: u64, options: SimOptions) -> Sim {
     hub.add_subsystem(SUBNQN, None).unwrap();
     let store = Arc::new(MemoryStore::new(Geometry { blocks: 4096, block_size: 512 }));
     hub.add_namespace(SUBNQN, 1, NewNamespace { store, blocking: false, uuid: None }).unwrap();
-    hub.add_port(Port { id: 1, advertise: address(), discovery_only: false }).unwrap();
+    hub.add_port(Port { id: 1, advertise: address(), discovery_only: false, transport: PortTransport::Tcp }).unwrap();
     Sim::new(seed, SimTarget { hub, tcp: TcpSettings::default(), listen: vec![(address(), 1)], tap: None }, options)
 }
 

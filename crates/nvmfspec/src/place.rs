@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvmf_conformance::ExitStatus;
-use nvmf_engine::controller::{ConfigError, Hub, NewNamespace, Port};
+use nvmf_engine::controller::{ConfigError, Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{Reference, TcpSettings};
 use nvmf_fabric::{Sim, SimOptions, SimTarget};
@@ -134,7 +134,7 @@ fn hub(reference: Reference, at: SocketAddr) -> Result<Hub, ConfigError> {
     }
     reference.prepare(&mut hub, &nqn)?;
     for (advertise, id) in ports(reference, at) {
-        hub.add_port(Port { id, advertise, discovery_only: false })?;
+        hub.add_port(Port { id, advertise, discovery_only: false, transport: PortTransport::Tcp })?;
     }
     Ok(hub)
 }

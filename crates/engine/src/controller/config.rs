@@ -15,7 +15,7 @@ use super::Hub;
 use super::events::Notice;
 use super::state::{EndReason, Kind, Subsystem};
 use crate::message::{NamespaceView, ToConnection};
-use crate::settings::ControllerModel;
+use crate::settings::{ControllerModel, RdmaCapsules};
 
 /// A place where connections come in.
 #[derive(Clone, Debug)]
@@ -26,6 +26,18 @@ pub struct Port {
     pub advertise: SocketAddr,
     /// True where only the discovery subsystem is reached here.
     pub discovery_only: bool,
+    /// What carries its queues.
+    pub transport: PortTransport,
+}
+
+/// What carries the queues of a port. A controller is reached over one port, so that Identify tells of that port's transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortTransport {
+    /// NVMe/TCP.
+    #[default]
+    Tcp,
+    /// NVMe/RDMA.
+    Rdma(RdmaCapsules),
 }
 
 /// A namespace to be added.

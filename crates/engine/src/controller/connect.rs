@@ -13,7 +13,7 @@ use nvmf_wire::{Cid, Cntlid, Nqn, Qid, Sqe, Status};
 
 use super::features::Features;
 use super::state::{Controller, Kind};
-use super::{Hub, HubEvent};
+use super::{Hub, HubEvent, PortTransport};
 use crate::message::{Admitted, ConnectionId, ToConnection};
 use crate::settings::ControllerModel;
 
@@ -117,7 +117,8 @@ impl Hub {
             return Err(in_sqe("sqsize"));
         }
         let kind = if subnqn == DISCOVERY_NQN { Kind::Discovery } else { Kind::Io };
-        // TCP requires Keep Alive; at a discovery controller 0 asks for a connection that is not persistent. [KA-07, TCP-KATO-01]
+        // TCP and RDMA require Keep Alive; at a discovery controller 0 asks for a connection that is not persistent. [KA-07, TCP-KATO-01,
+        // RDMA-KA-01]
         if kind == Kind::Io && sqe.kato() == 0 && !self.settings.kato_zero {
             return Err(Status::KEEP_ALIVE_TIMEOUT_INVALID.dnr().into());
         }
@@ -253,7 +254,15 @@ impl Hub {
     fn admitted(&self, sqe: &Connect, key: u32) -> Admitted {
         let c = self.controllers.get(&key);
         let admin = sqe.qid() == Qid::ADMIN;
-        let ioccsz = (self.settings.ioccsz.max(4) as usize) * 16 - 64;
+        let ioccsz = self.settings.ioccsz.max(4);
+        let in_capsule = match self.transport(c.map_or(0, |c| c.port)) {
+            // Fabrics commands may fill the larger capsule on every queue. [TCP-CAPSULE-02, TCP-CAPSULE-06]
+            PortTransport::Tcp if admin => ADMIN_IN_CAPSULE as usize,
+            PortTransport::Tcp => ioccsz as usize * 16 - 64,
+            // [RDMA-CAPS-02]
+            PortTransport::Rdma(_) if admin => 0,
+            PortTransport::Rdma(r) => r.data_bytes(ioccsz),
+        };
         Admitted {
             cid: cid_of(sqe),
             result: 0,
@@ -264,8 +273,7 @@ impl Hub {
             // [FAB-SQFC-04, FAB-SQFC-05]
             flow_control: !(sqe.sqfcd() && self.settings.flow_control_off),
             serving: c.is_some_and(Controller::serving),
-            // Fabrics commands may fill the larger capsule on every queue. [TCP-CAPSULE-02, TCP-CAPSULE-06]
-            in_capsule: if admin { ADMIN_IN_CAPSULE as usize } else { ioccsz },
+            in_capsule,
             mdts: (self.settings.mdts != 0).then(|| 4096 << self.settings.mdts.min(32)),
             namespaces: c.and_then(|c| self.subsystems.get(&c.subnqn)).map(|s| s.table.clone()).unwrap_or_default(),
             counters: c.map(|c| c.counters.clone()).unwrap_or_default(),

@@ -17,7 +17,7 @@ use nvmf_wire::{Cntlid, Nsid, Sqe, Status, ZeroBased8};
 use super::features::WCTEMP;
 use super::property::VERSION;
 use super::state::{Controller, Ids, Kind, Subsystem};
-use super::{Hub, Reply};
+use super::{Hub, PortTransport, Reply};
 use crate::commands::{CopyLimits, has_fused, io_commands};
 use crate::message::NamespaceView;
 use crate::settings::{ControllerModel, ControllerSettings};
@@ -37,7 +37,7 @@ impl Hub {
         }
         if cns == Cns::CONTROLLER {
             let stores = self.subsystems.get(&c.subnqn).map(|s| s.table.abilities).unwrap_or_default();
-            return Reply::data(controller(c, stores, &self.settings, self.ports.len()).as_bytes().to_vec());
+            return Reply::data(self.controller_page(c, stores).as_bytes().to_vec());
         }
         // A discovery controller has nothing else. [ADM-IDENTIFY-06, ADM-IDENTIFY-02]
         let Some(s) = self.subsystems.get(&c.subnqn).filter(|_| c.kind == Kind::Io) else { return invalid.into() };
@@ -80,6 +80,27 @@ impl Hub {
                 Reply::data(page)
             }
             Err(status) => status.into(),
+        }
+    }
+
+    /// Identify Controller: what is the transport's, and all else.
+    fn controller_page(&self, c: &Controller, stores: Abilities) -> IdentifyController {
+        let page = controller(c, stores, &self.settings, self.ports.len());
+        let io = c.kind == Kind::Io;
+        let ioccsz = self.settings.ioccsz.max(4);
+        // No alignment is asked for. What is about I/O queues is reserved at a discovery controller. [FAB-IDENT-05, FAB-IDENT-01]
+        match self.transport(c.port) {
+            // Descriptors are offsets and transport data blocks. [TCP-CAPSULE-08, TCP-CAPSULE-09]
+            PortTransport::Tcp => page.with(|s| {
+                s.sgls_support(1).sgls_offset(true).sgls_transport(true).msdbd(u8::from(io)).ioccsz(if io { ioccsz } else { 0 })
+            }),
+            // [RDMA-SGL-07, RDMA-SGL-08, RDMA-CAPS-03, RDMA-CAPS-05]
+            PortTransport::Rdma(r) => {
+                let offset = io && (r.data_bytes(ioccsz) > 0 || r.descriptors(ioccsz) > 1);
+                let page = page.with(|s| s.sgls_support(1).sgls_keyed(true).sgls_offset(offset));
+                let icdoff = if r.data_bytes(ioccsz) > 0 { r.icdoff } else { 0 };
+                if io { page.with(|s| s.ioccsz(ioccsz).icdoff(icdoff).msdbd(r.descriptors(ioccsz))) } else { page }
+            }
         }
     }
 
@@ -178,10 +199,6 @@ fn controller(c: &Controller, stores: Abilities, settings: &ControllerSettings, 
             .lpa_lpeds(true)
             .lpa_mlps(true)
             .kas(settings.kas.max(1))
-            // [FAB-IDENT-05]: no alignment is asked for; descriptors are offsets and transport data blocks.
-            .sgls_support(1)
-            .sgls_offset(true)
-            .sgls_transport(true)
             .maxcmd(settings.io_queue_entries)
     });
     let ana = settings.ana_groups > 0;
@@ -229,10 +246,8 @@ fn controller(c: &Controller, stores: Abilities, settings: &ControllerSettings, 
                 .vwc_fb(2)
                 .mnan(settings.namespaces)
                 .subnqn(Text::new(&c.subnqn))
-                // [ADM-IDENTIFY-53, TCP-CAPSULE-08, TCP-CAPSULE-09]
-                .ioccsz(settings.ioccsz.max(4))
+                // [ADM-IDENTIFY-53]
                 .iorcsz(1)
-                .msdbd(1)
                 // Power state 0: 25 W. [ADM-IDENTIFY-69]
                 .psd0(*PowerState::new().with(|p| p.mp(2500)).as_bytes())
         }),

@@ -10,7 +10,7 @@ use nvmf_wire::identify::namespace_list;
 use nvmf_wire::log::effects::{COMMAND_EFFECTS_BYTES, command_entry_offset};
 use nvmf_wire::log::{
     AddressFamily, AnaGroup, AnaHeader, AnaState, CommandEffects, DiscoveryEntry, DiscoveryHeader, ErrorEntry, FeatureEffects,
-    FirmwareSlots, Smart, SubsystemType, SupportedLogPage, TransportType,
+    FirmwareSlots, RdmaProvider, Smart, SubsystemType, SupportedLogPage, TransportType, TsasRdma,
 };
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::sqe::IoOpcode;
@@ -20,7 +20,7 @@ use nvmf_wire::{Cntlid, Nsid, Opcode, Sqe, Status};
 use super::admin::supports;
 use super::features::supported;
 use super::state::{Controller, Kind};
-use super::{Hub, Port, Reply};
+use super::{Hub, Port, PortTransport, Reply};
 use crate::commands::io_commands;
 use crate::settings::{ControllerModel, ControllerSettings};
 
@@ -151,7 +151,8 @@ impl Hub {
         // [DISC-LOG-18, DISC-LOG-20]
         for (at, to) in self.referrals.iter().enumerate() {
             // A port of its own, that none of ours has.
-            let port = Port { id: u16::MAX - at as u16, advertise: *to, discovery_only: true };
+            let transport = PortTransport::Tcp;
+            let port = Port { id: u16::MAX - at as u16, advertise: *to, discovery_only: true, transport };
             let e = entry(DISCOVERY_NQN, &port, None, &self.settings);
             entries.push(e.with(|s| s.subtype(SubsystemType::REFERRAL)));
         }
@@ -164,7 +165,8 @@ impl Hub {
     }
 }
 
-/// [DISC-LOG-12 to DISC-LOG-16, DISC-LOG-19, DISC-LOG-21, DISC-LOG-22, TCP-DISC-01, TCP-DISC-02, TCP-DISC-07]
+/// [DISC-LOG-12 to DISC-LOG-16, DISC-LOG-19, DISC-LOG-21, DISC-LOG-22, TCP-DISC-01, TCP-DISC-02, TCP-DISC-07, RDMA-DISC-06,
+/// RDMA-DISC-11 to RDMA-DISC-13]
 fn entry(nqn: &str, port: &Port, local: Option<IpAddr>, settings: &ControllerSettings) -> DiscoveryEntry {
     let ip = match port.advertise.ip() {
         ip if ip.is_unspecified() => local.unwrap_or(ip),
@@ -173,8 +175,17 @@ fn entry(nqn: &str, port: &Port, local: Option<IpAddr>, settings: &ControllerSet
     let ip = ip.to_canonical();
     // A discovery service is dynamic. [FAB-CNTLID-09, DISC-LOG-10]
     let fixed = nqn != DISCOVERY_NQN && settings.controller_model != ControllerModel::Dynamic;
+    let (trtype, tsas) = match port.transport {
+        PortTransport::Tcp => (TransportType::TCP, [0; 256]),
+        // Reliable connected queue pairs over RoCEv2, set up by RDMA_IP_CM; a partition key is for AF_IB alone. [RDMA-DISC-01 to
+        // RDMA-DISC-05]
+        PortTransport::Rdma(_) => {
+            (TransportType::RDMA, *TsasRdma::new().with(|t| t.qptype(1).prtype(RdmaProvider::ROCE_V2).cms(1)).as_bytes())
+        }
+    };
     DiscoveryEntry::new().with(|s| {
-        s.trtype(TransportType::TCP)
+        s.trtype(trtype)
+            .tsas(tsas)
             .adrfam(if ip.is_ipv4() { AddressFamily::IPV4 } else { AddressFamily::IPV6 })
             .subtype(SubsystemType::NVM)
             // No secure channel is required.

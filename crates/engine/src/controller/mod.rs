@@ -23,7 +23,7 @@ use nvmf_seam::Instant;
 use nvmf_wire::{Cid, Cntlid, Status};
 
 pub(crate) use admin::transfer_of;
-pub use config::{AssociationInfo, ConfigError, NewNamespace, Port, SubsystemInfo};
+pub use config::{AssociationInfo, ConfigError, NewNamespace, Port, PortTransport, SubsystemInfo};
 pub use state::EndReason;
 use state::{Controller, Kind, Subsystem};
 
@@ -188,6 +188,16 @@ impl Hub {
             }
             ToHub::Closed => self.closed(now, from),
         }
+    }
+
+    /// What carries the queues of a port.
+    fn transport(&self, port: u16) -> PortTransport {
+        self.ports.get(&port).map(|p| p.transport).unwrap_or_default()
+    }
+
+    /// True where an NVM subsystem has a controller of that number, which an I/O queue may be for.
+    pub fn has_controller(&self, cntlid: Cntlid) -> bool {
+        self.controllers.values().any(|c| c.kind == Kind::Io && c.cntlid == cntlid)
     }
 
     /// Time went on.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nvmf_engine::controller::{Hub, HubEvent, NewNamespace, Port};
+use nvmf_engine::controller::{Hub, HubEvent, NewNamespace, Port, PortTransport};
 use nvmf_engine::message::ConnectionId;
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::tcp::{CloseReason, ControllerConnection, Event, StoreRequest};
@@ -64,7 +64,13 @@ impl Rig {
         hub.add_subsystem(SUBNQN, None).unwrap();
         hub.add_namespace(SUBNQN, 1, memory(512)).unwrap();
         hub.add_namespace(SUBNQN, 3, memory(4096)).unwrap();
-        hub.add_port(Port { id: 1, advertise: "192.0.2.1:4420".parse().unwrap(), discovery_only: false }).unwrap();
+        hub.add_port(Port {
+            id: 1,
+            advertise: "192.0.2.1:4420".parse().unwrap(),
+            discovery_only: false,
+            transport: PortTransport::Tcp,
+        })
+        .unwrap();
         Self {
             hub,
             now: Instant(1),

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nvmf_engine::controller::{ConfigError, Hub, HubEvent, NewNamespace, Port};
+use nvmf_engine::controller::{ConfigError, Hub, HubEvent, NewNamespace, Port, PortTransport};
 use nvmf_engine::message::ConnectionId;
 use nvmf_engine::tcp::{CloseReason, Event};
 use nvmf_engine::{ControllerSettings, TcpSettings};
@@ -128,7 +128,8 @@ impl Target {
             let socket = TcpListener::bind(l.at).await.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", l.at)))?;
             let id = u16::try_from(i + 1).unwrap_or(u16::MAX);
             let advertise = l.advertise.unwrap_or(socket.local_addr()?);
-            hub.add_port(Port { id, advertise, discovery_only: l.discovery_only }).map_err(invalid)?;
+            hub.add_port(Port { id, advertise, discovery_only: l.discovery_only, transport: PortTransport::Tcp })
+                .map_err(invalid)?;
             listeners.push((id, socket));
         }
         Ok(Self { shared: Arc::new(Shared::new(hub, config)), listeners })

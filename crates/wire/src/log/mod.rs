@@ -22,7 +22,9 @@ pub use ana::{AnaGroup, AnaGroups, AnaHeader, AnaState, read_ana};
 pub use cdc::{
     AveDiscoveryEntry, AveDiscoveryHeader, AveTransportRecord, HostDiscoveryEntry, HostDiscoveryHeader, PullModelRequest, read_ave,
 };
-pub use discovery::{AddressFamily, DiscoveryEntry, DiscoveryHeader, SubsystemType, TransportType, TsasRdma, TsasTcp};
+pub use discovery::{
+    AddressFamily, DiscoveryEntry, DiscoveryHeader, RdmaProvider, SubsystemType, TransportType, TsasRdma, TsasTcp,
+};
 pub use effects::{CommandEffects, FeatureEffects, SupportedLogPage};
 pub use endurance::{
     EnduranceGroup, EventAggregate, LbaStatusElement, LbaStatusHead, LbaStatusRange, LockdownHead, SanitizeStatus, SelfTestHead,
