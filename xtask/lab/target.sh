@@ -1,4 +1,5 @@
-# Sets up the kernel's NVMe target: two subsystems, each on TCP port 4420 and on 8009. Run by the guest's init with sh -eu.
+# Sets up the kernel's NVMe target: two subsystems, each on TCP ports 4420 and 8009 and on RDMA port 4420. Run by the guest's init
+# with sh -eu.
 nvmet=/sys/kernel/config/nvmet
 nullb=/sys/kernel/config/nullb
 
@@ -27,14 +28,14 @@ namespace() { # nqn nsid path uuid
     echo 1 >$nvmet/subsystems/$1/namespaces/$2/enable
 }
 
-port() { # id tcp-port nqn...
+port() { # id transport address port nqn...
     mkdir $nvmet/ports/$1
     echo ipv4 >$nvmet/ports/$1/addr_adrfam
-    echo tcp >$nvmet/ports/$1/addr_trtype
-    echo 10.0.2.15 >$nvmet/ports/$1/addr_traddr
-    echo $2 >$nvmet/ports/$1/addr_trsvcid
+    echo $2 >$nvmet/ports/$1/addr_trtype
+    echo $3 >$nvmet/ports/$1/addr_traddr
+    echo $4 >$nvmet/ports/$1/addr_trsvcid
     local id=$1
-    shift 2
+    shift 4
     # a port listens once a subsystem is linked to it, and answers discovery as well
     for nqn; do ln -s $nvmet/subsystems/$nqn $nvmet/ports/$id/subsystems/$nqn; done
 }
@@ -52,5 +53,6 @@ namespace $sub1 2 /run/ns2.img 5ca1ab1e-0000-4000-8000-000000000002
 subsystem $sub2 LAB0000000000002
 namespace $sub2 1 /dev/nullb1 5ca1ab1e-0000-4000-8000-000000000003
 
-port 1 4420 $sub1 $sub2
-port 2 8009 $sub1 $sub2
+port 1 tcp 10.0.2.15 4420 $sub1 $sub2
+port 2 tcp 10.0.2.15 8009 $sub1 $sub2
+port 3 rdma 10.9.0.2 4420 $sub1 $sub2

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -42,9 +42,20 @@ pub struct Guest {
     pub port: u16,
     /// The loopback port that leads to the target's port 8009.
     pub discovery_port: u16,
+    /// The UDP ports of loopback that carry the Ethernet frames of its soft-RoCE device.
+    pub frames: Frames,
     /// `kvm` or `tcg`.
     pub accel: &'static str,
     dir: PathBuf,
+}
+
+/// One Ethernet frame a datagram, between two UDP ports of loopback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frames {
+    /// Where the guest's frames go: a program outside binds it.
+    pub ours: u16,
+    /// Where the guest takes frames.
+    pub guest: u16,
 }
 
 /// The console's file in a guest's folder.
@@ -81,8 +92,10 @@ impl Guest {
             let _ = fs::remove_file(plan.dir.join(name));
         }
         let [port, discovery_port] = free_ports()?;
-        let child = qemu(plan, accel, port, discovery_port)?.spawn().map_err(|e| format!("cannot start {}: {e}", machine::QEMU))?;
-        let mut guest = Guest { pid: child.id(), child: Some(child), port, discovery_port, accel, dir: plan.dir.clone() };
+        let frames = Frames::free()?;
+        let mut command = qemu(plan, accel, [port, discovery_port], frames)?;
+        let child = command.spawn().map_err(|e| format!("cannot start {}: {e}", machine::QEMU))?;
+        let mut guest = Guest { pid: child.id(), child: Some(child), port, discovery_port, frames, accel, dir: plan.dir.clone() };
         guest.wait_for_line("lab: init", patience)?;
         guest.wait_for_line("lab: ready", PATIENCE)?;
         for port in [port, discovery_port] {
@@ -227,7 +240,21 @@ fn free_ports() -> Result<[u16; 2], String> {
     Ok([first, second])
 }
 
-fn qemu(plan: &Plan<'_>, accel: &str, port: u16, discovery_port: u16) -> Result<Command, String> {
+impl Frames {
+    /// Two ports that nobody has bound, as of [`free_ports`].
+    fn free() -> Result<Frames, String> {
+        let bind = || {
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+                .and_then(|socket| Ok((socket.local_addr()?.port(), socket)))
+                .map_err(|e| format!("no free loopback port: {e}"))
+        };
+        let (ours, _held) = bind()?;
+        let (guest, _) = bind()?;
+        Ok(Frames { ours, guest })
+    }
+}
+
+fn qemu(plan: &Plan<'_>, accel: &str, [port, discovery_port]: [u16; 2], frames: Frames) -> Result<Command, String> {
     let log = File::create(plan.dir.join(QEMU_LOG)).map_err(|e| format!("cannot write into {}: {e}", plan.dir.display()))?;
     let mut command;
     match cmd::find_program("setpriv") {
@@ -257,6 +284,8 @@ fn qemu(plan: &Plan<'_>, accel: &str, port: u16, discovery_port: u16) -> Result<
         .args(["-append", &append])
         .args(["-netdev", &net])
         .args(["-device", "virtio-net-pci,netdev=net0,romfile="])
+        .args(["-netdev", &format!("socket,id=net1,udp=127.0.0.1:{},localaddr=127.0.0.1:{}", frames.ours, frames.guest)])
+        .args(["-device", "virtio-net-pci,netdev=net1,romfile="])
         .args(["-serial", &format!("file:{CONSOLE}")])
         .args(["-serial", &format!("file:{KMSG}")])
         .args(["-serial", &format!("unix:{CONTROL},server=on,wait=off")])

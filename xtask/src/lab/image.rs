@@ -39,12 +39,38 @@ pub const KERNELS: &[Kernel] = &[Kernel { version: "6.12", suite: "trixie" }, Ke
 const KERNEL_PACKAGE: &str = "linux-image-amd64";
 /// The suite of user space, whatever the kernel.
 const USER_SUITE: &str = "trixie";
-/// Everything in user space: nvme-cli with the libraries that it loads, and busybox for all else.
-const PACKAGES: &[&str] =
-    &["busybox-static", "nvme-cli", "libnvme1t64", "libjson-c5", "libkeyutils1", "libssl3t64", "libzstd1", "zlib1g", "libc6"];
+/// Everything in user space: nvme-cli and rdma with the libraries that they load, and busybox for all else.
+const PACKAGES: &[&str] = &[
+    "busybox-static",
+    "nvme-cli",
+    "libnvme1t64",
+    "libjson-c5",
+    "libkeyutils1",
+    "libssl3t64",
+    "libzstd1",
+    "zlib1g",
+    "libc6",
+    "iproute2",
+    "libmnl0",
+    "libbsd0",
+    "libmd0",
+    "libcap2",
+];
 /// Loaded at boot, in an order that their dependencies allow.
-const BOOT_MODULES: &[&str] =
-    &["virtio_pci", "virtio_net", "crc32c_generic", "crc32c_intel", "null_blk", "nvmet", "nvmet-tcp", "nvme-tcp"];
+const BOOT_MODULES: &[&str] = &[
+    "virtio_pci",
+    "virtio_net",
+    "crc32c_generic",
+    "crc32c_intel",
+    "crc32_generic",
+    "null_blk",
+    "nvmet",
+    "nvmet-tcp",
+    "nvme-tcp",
+    "rdma_rxe",
+    "nvmet-rdma",
+    "nvme-rdma",
+];
 /// In the guest as `/modules/*.ko`, for those who want them: `insmod /modules/loop.ko`.
 const SPARE_MODULES: &[&str] = &["loop", "brd", "ext4"];
 
@@ -92,7 +118,7 @@ fn open(image: &Path) -> Result<Image, String> {
 
 /// All that the image is made from except the packages' versions: those are taken when it is made, and stay.
 fn inputs(kernel: Kernel) -> String {
-    format!("image 2\n{kernel:?} {USER_SUITE} {PACKAGES:?}\n{BOOT_MODULES:?} {SPARE_MODULES:?}\n{INIT}\n{TARGET}\n{HOST}\n{WRONG}")
+    format!("image 3\n{kernel:?} {USER_SUITE} {PACKAGES:?}\n{BOOT_MODULES:?} {SPARE_MODULES:?}\n{INIT}\n{TARGET}\n{HOST}\n{WRONG}")
 }
 
 fn is_kernel(deb: &Path) -> bool {
@@ -218,6 +244,7 @@ fn assemble(tree: &Path, image: &Path) -> Result<String, String> {
     archive.file("wrong.sh", 0o644, WRONG.as_bytes());
     archive.file("bin/busybox", 0o755, &read(&tree.join("usr/bin/busybox"))?);
     archive.file("usr/sbin/nvme", 0o755, &read(&tree.join("usr/sbin/nvme"))?);
+    archive.file("usr/bin/rdma", 0o755, &read(&tree.join("usr/bin/rdma"))?);
     archive.link("lib64", "usr/lib64");
     add_libraries(&mut archive, tree)?;
     add_modules(&mut archive, tree, &release)?;

@@ -211,8 +211,9 @@ impl Options {
         let guest = self.boot(self.kernel.unwrap_or(image::KERNELS[0]), dir, 0, CPUS)?;
         let description = self.dir.join("guest.json");
         let json = format!(
-            "{{ \"pid\": {}, \"port\": {}, \"discovery_port\": {}, \"nqn\": \"{NQN}\", \"accel\": \"{}\" }}\n",
-            guest.pid, guest.port, guest.discovery_port, guest.accel
+            "{{ \"pid\": {}, \"port\": {}, \"discovery_port\": {}, \"frames\": {{ \"ours\": {}, \"guest\": {} }}, \
+             \"nqn\": \"{NQN}\", \"accel\": \"{}\" }}\n",
+            guest.pid, guest.port, guest.discovery_port, guest.frames.ours, guest.frames.guest, guest.accel
         );
         fs::write(&description, json).map_err(|e| Trouble::Fail(format!("cannot write {}: {e}", description.display())))?;
         println!(
