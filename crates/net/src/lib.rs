@@ -4,6 +4,7 @@
 
 pub mod client;
 pub mod real;
+pub mod roce;
 pub mod store;
 pub mod target;
 
