@@ -16,6 +16,7 @@ mod cm;
 mod common;
 mod counters;
 mod datagram;
+pub mod desk;
 mod memory;
 mod nic;
 mod packet;

@@ -15,7 +15,7 @@ use crate::common::Core;
 use crate::counters::Counters;
 use crate::packet::{CE, Parts};
 use crate::qp::QpState;
-use crate::receive::{self, Incoming};
+use crate::receive::{self, Incoming, Source};
 use crate::table::Table;
 use crate::{Datagram, NicSettings};
 
@@ -57,7 +57,17 @@ impl Nic {
     /// An IP packet came, from its version to its last byte; what is behind its total length (padding of a frame) is not looked at.
     /// What is no right packet for one of our connections changes nothing but [`Nic::counters`].
     pub fn handle_datagram(&mut self, now: Instant, datagram: Bytes) {
-        let Some(packet) = receive::parse(&self.core.settings, &mut self.core.counters, &datagram) else { return };
+        self.take(now, Source::Whole(&datagram));
+    }
+
+    /// The same for a packet that is still in the parts in which another NIC made it: its payload is not copied.
+    pub fn handle_parts(&mut self, now: Instant, datagram: &Datagram) {
+        self.take(now, Source::Parts(datagram));
+    }
+
+    fn take(&mut self, now: Instant, source: Source<'_>) {
+        let core = &mut self.core;
+        let Some(packet) = receive::parse(&core.settings, &mut core.counters, &mut core.pool, source) else { return };
         let bth = packet.headers.bth;
         let id = self.table.qpn(bth.dqpn());
         if let Some(conn) = id.and_then(|id| self.table.get(id))
@@ -65,7 +75,6 @@ impl Nic {
         {
             let id = conn.qp.shared.id.0;
             self.show(now, id, &packet);
-            self.record(now, id, PacketSide::Peer, || datagram.clone());
         }
         let c = &mut self.core.counters;
         if !packet.intact {
@@ -86,7 +95,7 @@ impl Nic {
     }
 
     /// A packet for a queue pair of ours.
-    fn handle_packet(&mut self, now: Instant, id: u32, packet: &Incoming) {
+    fn handle_packet(&mut self, now: Instant, id: u32, packet: &Incoming<'_>) {
         let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { return };
         let op = packet.headers.bth.opcode();
         if conn.qp.shared.peer != packet.from {

@@ -106,8 +106,9 @@ impl Nic {
         }
     }
 
-    /// Shows a packet of the peer, where its connection is observed.
-    pub(crate) fn show(&mut self, now: Instant, id: u32, packet: &Incoming) {
+    /// Records a packet of the peer, and shows it where its connection is observed.
+    pub(crate) fn show(&mut self, now: Instant, id: u32, packet: &Incoming<'_>) {
+        self.record(now, id, PacketSide::Peer, || packet.datagram());
         let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { return };
         if !conn.observed {
             return;
@@ -117,7 +118,7 @@ impl Nic {
             return;
         }
         core.shown += 1;
-        let packet = Packet { at: now, bytes: packet.bytes.clone(), intact: packet.intact };
+        let packet = Packet { at: now, bytes: packet.bytes(), intact: packet.intact };
         core.tell(QpId(id), Happening::Packet(packet));
     }
 }

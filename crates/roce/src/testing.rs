@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use nvmf_seam::rdma::{Accept, Ask, CmEvent, Device, DeviceEvent, Pd, QpId};
 use nvmf_seam::{Entropy, Instant, SplitMix64};
 
-use crate::{Nic, NicSettings};
+use crate::{Datagram, Nic, NicSettings};
 
 /// What the wire does to packets, each in so many of 1,000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +35,7 @@ pub struct Pair {
     /// What happens to it there.
     pub faults: Faults,
     rng: SplitMix64,
-    flying: BTreeMap<(Instant, u64), (usize, Bytes)>,
+    flying: BTreeMap<(Instant, u64), (usize, Datagram)>,
     sent: u64,
 }
 
@@ -74,13 +74,13 @@ impl Pair {
             let mut more = false;
             for i in 0..2 {
                 while let Some(d) = self.nics[i].poll_datagram(self.now) {
-                    self.launch(1 - i, d.to_bytes());
+                    self.launch(1 - i, d);
                     more = true;
                 }
             }
             while let Some(first) = self.flying.first_entry().filter(|e| e.key().0 <= self.now) {
                 let (to, datagram) = first.remove();
-                self.nics[to].handle_datagram(self.now, datagram);
+                self.nics[to].handle_parts(self.now, &datagram);
                 more = true;
             }
             for nic in &mut self.nics {
@@ -127,15 +127,16 @@ impl Pair {
         }
     }
 
-    fn launch(&mut self, to: usize, mut datagram: Bytes) {
+    fn launch(&mut self, to: usize, mut datagram: Datagram) {
         let Faults { loss, duplication, reordering, corruption } = self.faults;
         let mut hit = |share: u32| share > 0 && self.rng.below(1000) < u64::from(share);
         let (lost, twice, late, broken) = (hit(loss), hit(duplication), hit(reordering), hit(corruption));
         if broken {
             let bit = self.rng.below(8 * datagram.len() as u64) as usize;
-            let mut copy = BytesMut::from(&datagram[..]);
+            let mut copy = BytesMut::from(&datagram.to_bytes()[..]);
             copy[bit / 8] ^= 1 << (bit % 8);
-            datagram = copy.freeze();
+            let head = copy.split_to(copy.len().min(28));
+            datagram = Datagram::new(&head, copy.freeze(), &[]);
         }
         let unit = self.latency.max(Duration::from_micros(1));
         let mut late_by = |yes: bool| if yes { unit * (1 + self.rng.below(10) as u32) } else { Duration::ZERO };
@@ -185,5 +186,78 @@ impl Pair {
     /// The answer to it.
     pub fn accept() -> Accept {
         Accept { private: Bytes::new(), responder_resources: 16, initiator_depth: 16, rnr_retry_count: 7, pd: Pd(2) }
+    }
+}
+
+/// A wire for a [`Desk`](crate::desk::Desk) whose other end is a NIC that a test serves: `serve` is called whenever something happened there.
+pub struct Bench<S> {
+    /// Now.
+    pub now: Instant,
+    /// The other NIC.
+    pub nic: Nic,
+    /// What it does with its events.
+    pub serve: S,
+    links: u32,
+}
+
+impl<S: FnMut(&mut Nic, Instant)> Bench<S> {
+    /// A wire to `nic`.
+    pub fn new(nic: Nic, serve: S) -> Self {
+        Self { now: Instant::START, nic, serve, links: 0 }
+    }
+
+    /// Whether something came to `player`.
+    fn exchange(&mut self, player: &mut Nic) -> bool {
+        let (mut came, mut more) = (false, true);
+        while more {
+            more = false;
+            while let Some(d) = player.poll_datagram(self.now) {
+                self.nic.handle_parts(self.now, &d);
+                more = true;
+            }
+            (self.serve)(&mut self.nic, self.now);
+            while let Some(d) = self.nic.poll_datagram(self.now) {
+                player.handle_datagram(self.now, d.to_bytes());
+                (came, more) = (true, true);
+            }
+        }
+        came
+    }
+}
+
+impl<S: FnMut(&mut Nic, Instant)> crate::desk::Wire for Bench<S> {
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn flush(&mut self, nic: &mut Nic) {
+        while let Some(d) = nic.poll_datagram(self.now) {
+            self.nic.handle_datagram(self.now, d.to_bytes());
+        }
+    }
+
+    fn step(&mut self, nic: &mut Nic, until: Instant) -> bool {
+        loop {
+            if self.exchange(nic) {
+                return true;
+            }
+            let (ours, theirs) = (nic.poll_timeout(), self.nic.poll_timeout());
+            let Some(at) = ours.into_iter().chain(theirs).min().filter(|at| *at <= until) else {
+                self.now = self.now.max(until);
+                return false;
+            };
+            self.now = self.now.max(at);
+            self.nic.handle_timeout(self.now);
+            if ours.is_some_and(|at| at <= self.now) {
+                nic.handle_timeout(self.now);
+                self.exchange(nic);
+                return true;
+            }
+        }
+    }
+
+    fn next_link(&mut self) -> nvmf_seam::LinkId {
+        self.links += 1;
+        nvmf_seam::LinkId(self.links)
     }
 }

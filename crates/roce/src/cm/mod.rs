@@ -100,12 +100,12 @@ pub(crate) struct Message<'a> {
     pub mad: Mad,
     /// Behind the MAD header.
     pub body: &'a [u8],
-    pub packet: &'a Incoming,
+    pub packet: &'a Incoming<'a>,
 }
 
 impl Nic {
     /// A packet for queue pair 1.
-    pub(crate) fn handle_cm(&mut self, now: Instant, packet: &Incoming) {
+    pub(crate) fn handle_cm(&mut self, now: Instant, packet: &Incoming<'_>) {
         let h = &packet.headers;
         let whole = packet.payload.len() == MAD_LEN && h.bth.opcode() == RoceOpcode::UD_SEND_ONLY;
         let qkey = h.deth.is_some_and(|d| d.qkey() == nvmf_wire::cm::GSI_QKEY);

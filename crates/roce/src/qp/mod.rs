@@ -165,7 +165,7 @@ impl Qp {
     }
 
     /// A packet of the other side.
-    pub(crate) fn handle(&mut self, core: &mut Core, now: Instant, packet: &Incoming) {
+    pub(crate) fn handle(&mut self, core: &mut Core, now: Instant, packet: &Incoming<'_>) {
         let op = packet.headers.bth.opcode();
         let fine = match op.is_response() {
             true => self.requester.handle(&self.shared, core, now, packet),

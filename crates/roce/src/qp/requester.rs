@@ -204,7 +204,7 @@ impl Requester {
     }
 
     /// A response. False where the queue pair has to go to ERR.
-    pub(crate) fn handle(&mut self, shared: &Shared, core: &mut Core, now: Instant, packet: &Incoming) -> bool {
+    pub(crate) fn handle(&mut self, shared: &Shared, core: &mut Core, now: Instant, packet: &Incoming<'_>) -> bool {
         let psn = packet.headers.bth.psn();
         // [ROCE-ACK-01]
         if psn_distance(psn, self.sent) >= 0 || shared.state != QpState::Rts {
@@ -301,7 +301,7 @@ impl Requester {
     }
 
     /// A response to a READ. [IBA vol. 1, 9.7.5.1.9]
-    fn response(&mut self, shared: &Shared, core: &mut Core, now: Instant, packet: &Incoming) -> bool {
+    fn response(&mut self, shared: &Shared, core: &mut Core, now: Instant, packet: &Incoming<'_>) -> bool {
         let (psn, op) = (packet.headers.bth.psn(), packet.headers.bth.opcode());
         // A response acknowledges what is before it.
         if !self.advance(shared, core, now, psn) {

@@ -124,7 +124,7 @@ impl Responder {
     }
 
     /// A request. False where the queue pair has to go to ERR.
-    pub(crate) fn handle(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming) -> bool {
+    pub(crate) fn handle(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming<'_>) -> bool {
         let bth = &packet.headers.bth;
         let ahead = psn_distance(bth.psn(), self.expected);
         if ahead > 0 {
@@ -200,7 +200,7 @@ impl Responder {
     }
 
     /// A request that was executed before. [IBA vol. 1, 9.7.5.1.4, 9.7.5.1.5]
-    fn again(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming) {
+    fn again(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming<'_>) {
         let (psn, op) = (packet.headers.bth.psn(), packet.headers.bth.opcode());
         let Some(reth) = packet.headers.reth.filter(|_| op == RoceOpcode::READ_REQUEST) else {
             if op.is_send() || op.is_write() {
@@ -231,7 +231,7 @@ impl Responder {
         }
     }
 
-    fn execute(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming) -> Executed {
+    fn execute(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming<'_>) -> Executed {
         let op = packet.headers.bth.opcode();
         // [ROCE-SEQ-01]
         let goes_on = matches!(
@@ -263,7 +263,7 @@ impl Responder {
         }
     }
 
-    fn send(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming) -> Executed {
+    fn send(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming<'_>) -> Executed {
         let op = packet.headers.bth.opcode();
         let (receive, mut buffer) = match core::mem::take(&mut self.current) {
             Current::Send { receive, buffer } => (receive, buffer),
@@ -301,7 +301,7 @@ impl Responder {
         Ok(())
     }
 
-    fn write(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming, reth: Option<Reth>) -> Executed {
+    fn write(&mut self, shared: &Shared, core: &mut Core, packet: &Incoming<'_>, reth: Option<Reth>) -> Executed {
         let op = packet.headers.bth.opcode();
         let len = packet.payload.len() as u32;
         let (at, left) = match (&self.current, reth) {
