@@ -11,10 +11,11 @@ pub mod controller;
 pub mod host;
 pub mod message;
 pub mod queue;
+pub mod rdma;
 pub mod reference;
 pub mod settings;
 pub mod store;
 pub mod tcp;
 
 pub use reference::Reference;
-pub use settings::{ControllerModel, ControllerSettings, RdmaCapsules, TcpSettings};
+pub use settings::{ControllerModel, ControllerSettings, RdmaCapsules, RdmaSettings, TcpSettings};

@@ -150,6 +150,46 @@ impl Default for TcpSettings {
     }
 }
 
+/// What concerns the NVMe/RDMA connections of a target. IOCCSZ is in [`ControllerSettings`].
+#[derive(Clone, Debug)]
+pub struct RdmaSettings {
+    /// Where capsules have what.
+    pub capsules: RdmaCapsules,
+    /// READs of one queue that are out at a time (ORD), at least 1; the host's IRD and the device may allow fewer. [RDMA-CM-04]
+    pub reads: u8,
+    /// Most bytes that one READ asks for, at least 1.
+    pub max_read: u32,
+    /// Most bytes of one WRITE, at least 1.
+    pub max_write: u32,
+    /// Responses are sent as SEND with Invalidate where the host wishes for it and the device can. [RDMA-KEY-05]
+    pub remote_invalidate: bool,
+    /// Bytes of write data that one connection holds while it waits for more, and of read data that WRITEs have out: commands beyond
+    /// wait.
+    pub max_held: usize,
+    /// Connections, those that CM still sets up among them; further requests are refused for lack of resources. [RDMA-CM-28]
+    pub connections: usize,
+    /// Patience for the end of CM's handshake and a Connect, counted from the request.
+    pub connect_patience: Duration,
+    /// How long a connection that ends waits for the host to take the last response, and after a Disconnect for the host to end it.
+    pub close_patience: Duration,
+}
+
+impl Default for RdmaSettings {
+    fn default() -> Self {
+        Self {
+            capsules: RdmaCapsules::default(),
+            reads: 16,
+            max_read: 128 * 1024,
+            max_write: 1024 * 1024,
+            remote_invalidate: true,
+            max_held: 8 * 1024 * 1024,
+            connections: 16 * 1024,
+            connect_patience: Duration::from_secs(30),
+            close_patience: Duration::from_secs(1),
+        }
+    }
+}
+
 /// Where command capsules of NVMe/RDMA have their descriptors and data, on I/O queues. Identify tells it.
 ///
 /// Behind the SQE is room for descriptors, then for data. [SGL-21 to SGL-26]

@@ -133,6 +133,11 @@ impl Queue {
         }
     }
 
+    /// Capsules that wait for room at work.
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
     pub fn pending_bytes(&self) -> usize {
         self.pending.iter().map(|c| c.data.len() + 64).sum()
     }
@@ -147,11 +152,11 @@ impl<B: Binding> Core<B> {
         }
     }
 
-    /// A capsule came whose command is not even looked at.
-    pub fn submit_refused(&mut self, sqe: Sqe, status: Status) {
+    /// A capsule came whose command is not even looked at; `result` is CQE DW0 and DW1.
+    pub fn submit_refused(&mut self, sqe: Sqe, status: Status, result: u64) {
         if self.take_slot() {
             self.queue.head += 1;
-            self.refuse(sqe, status);
+            self.refuse(sqe, status, result);
         }
     }
 
@@ -191,7 +196,7 @@ impl<B: Binding> Core<B> {
     }
 
     /// Ends a command that was never begun.
-    pub(super) fn refuse(&mut self, sqe: Sqe, status: Status) {
+    pub(super) fn refuse(&mut self, sqe: Sqe, status: Status, result: u64) {
         let cid = sqe.cid();
         if self.phase == Phase::Connected && !self.queue.is_admin() {
             self.to_hub.push_back(ToHub::Failed { sqe, status });
@@ -200,6 +205,6 @@ impl<B: Binding> Core<B> {
             return self.complete_stray(cid, status);
         }
         self.enter(sqe, B::Place::default(), State::Replying);
-        self.complete(cid, status, 0, Bytes::new());
+        self.complete(cid, status, result, Bytes::new());
     }
 }

@@ -168,11 +168,11 @@ impl<B: Binding> Core<B> {
         let cid = sqe.cid();
         // Nothing forces us to notice, but two commands of one CID cannot be told apart. [SQE-02]
         if self.commands.contains(cid) {
-            return self.refuse(sqe, Status::COMMAND_ID_CONFLICT.dnr());
+            return self.refuse(sqe, Status::COMMAND_ID_CONFLICT.dnr(), 0);
         }
         let (plan, located) = match self.judge(&capsule) {
             Ok(judged) => judged,
-            Err(status) => return self.refuse(sqe, status),
+            Err(status) => return self.refuse(sqe, status, 0),
         };
         match located {
             Located::Capsule(data) => {

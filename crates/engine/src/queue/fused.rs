@@ -71,7 +71,7 @@ impl<B: Binding> Core<B> {
                 self.enter(capsule.sqe, B::Place::default(), State::First);
                 self.queue.fused.first = Some(capsule);
             }
-            SECOND => self.refuse(capsule.sqe, Status::ABORTED_MISSING_FUSED),
+            SECOND => self.refuse(capsule.sqe, Status::ABORTED_MISSING_FUSED, 0),
             _ => self.start(capsule),
         }
     }

@@ -64,6 +64,12 @@ pub enum CloseReason {
     Overrun,
     /// The driver pushed more than it was asked for.
     Flooded,
+    /// NVMe/RDMA: the host ended the connection, or is gone.
+    Disconnected,
+    /// NVMe/RDMA: the host sent less than a command. [RDMA-CAPS-06]
+    Malformed,
+    /// NVMe/RDMA: a SEND, READ or WRITE failed. [RDMA-ERR-01]
+    Broken,
 }
 
 /// What transports do differently.

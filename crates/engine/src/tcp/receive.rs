@@ -191,7 +191,7 @@ impl ControllerConnection {
     /// is not one that a capsule can have. [TCP-SILENT-06, TCP-CAPSULE-02, TCP-CAPSULE-06]
     fn oversized(&mut self, header: &[u8]) {
         let Ok(cmd) = CapsuleCmd::read(header) else { return };
-        self.core.submit_refused(Sqe::from_bytes(cmd.sqe()), Status::DATA_SGL_LENGTH_INVALID.dnr());
+        self.core.submit_refused(Sqe::from_bytes(cmd.sqe()), Status::DATA_SGL_LENGTH_INVALID.dnr(), 0);
     }
 
     /// [TCP-ICRESP-01]

@@ -191,5 +191,8 @@ pub fn close_reason(reason: CloseReason) -> &'static str {
         CloseReason::Association => "end of the queue or the association",
         CloseReason::Overrun => "submission queue overrun",
         CloseReason::Flooded => "more bytes than can be taken in",
+        CloseReason::Disconnected => "the host ended it or is gone",
+        CloseReason::Malformed => "a capsule without a whole command",
+        CloseReason::Broken => "an RDMA operation failed",
     }
 }
