@@ -192,3 +192,115 @@ fn raw_frames_on_an_interface() {
     assert_eq!(got.len(), sent.len());
     assert!(got.iter().zip(&sent).all(|(got, sent)| *got == sent.to_bytes()));
 }
+
+mod nics {
+    //! Two software NICs over their lines.
+    use super::*;
+    use nvmf_net::roce::Line;
+    use nvmf_roce::Nic;
+    use nvmf_seam::Head;
+    use nvmf_seam::rdma::{
+        Accept, Access, Ask, CmEvent, Completion, Device, DeviceEvent, Done, Memory, Pd, QpId, Remote, Work, WorkId,
+    };
+
+    struct End {
+        line: Line,
+        nic: Nic,
+    }
+
+    impl End {
+        fn new(line: Line) -> Self {
+            Self { nic: line.nic(), line }
+        }
+    }
+
+    /// Moves both until `until` gives something for an event of one of them.
+    fn run<T>(
+        ends: &mut [End; 2],
+        begin: std::time::Instant,
+        mut until: impl FnMut(usize, &mut Nic, QpId, DeviceEvent) -> Option<T>,
+    ) -> T {
+        loop {
+            let now = Instant::START + begin.elapsed();
+            assert!(begin.elapsed() < PATIENCE);
+            for (side, end) in ends.iter_mut().enumerate() {
+                end.line.turn(now, &mut end.nic).expect("moved");
+                while let Some((qp, event)) = end.nic.poll_event() {
+                    if let Some(done) = until(side, &mut end.nic, qp, event) {
+                        return done;
+                    }
+                }
+                end.line.send(now, &mut end.nic).expect("sent");
+            }
+        }
+    }
+
+    fn exchange(lines: [Line; 2]) {
+        let begin = std::time::Instant::now();
+        let mut ends = lines.map(End::new);
+        ends[1].nic.listen(4420).expect("a free port");
+        let to = SocketAddr::new(ends[1].line.address(), 4420);
+        let ask = Ask {
+            private: Bytes::new(),
+            responder_resources: 4,
+            initiator_depth: 4,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            flow_control: true,
+            pd: Pd(1),
+        };
+        let start = Instant::START;
+        let first = ends[0].nic.connect(start, to, &ask).expect("a connection");
+        let bytes: Bytes = (0..1_000_003).map(|n| (n % 241) as u8).collect();
+        let (id, key) = (WorkId(7), std::cell::Cell::new(Remote::default()));
+        let accept = Accept { private: Bytes::new(), responder_resources: 4, initiator_depth: 4, rnr_retry_count: 7, pd: Pd(1) };
+        let read = run(&mut ends, begin, |side, nic, qp, event| {
+            match (side, event) {
+                (1, DeviceEvent::Cm(CmEvent::Request(_))) => {
+                    nic.post(start, qp, Work::Receive { id, len: 16_384 }).expect("posted");
+                    nic.accept(start, qp, &accept).expect("accepted");
+                }
+                (0, DeviceEvent::Cm(CmEvent::Accepted(_))) => {
+                    let work =
+                        Work::Register { id, memory: Memory::shared(bytes.clone()), access: Access { read: true, write: false } };
+                    nic.post(start, qp, work).expect("posted");
+                }
+                (0, DeviceEvent::Completed(Completion { result: Ok(Done::Registered(remote)), .. })) => {
+                    key.set(remote);
+                    let send = Work::Send { id, head: Head::new(&[9; 64]), payload: bytes.slice(..8192), invalidate: None };
+                    nic.post(start, qp, send).expect("posted");
+                }
+                (1, DeviceEvent::Completed(Completion { result: Ok(Done::Received { data, .. }), .. })) => {
+                    assert!(data[..64] == [9; 64] && data[64..] == bytes[..8192]);
+                    nic.post(start, qp, Work::Read { id, from: key.get(), len: bytes.len() as u32 }).expect("posted");
+                }
+                (1, DeviceEvent::Completed(Completion { result: Ok(Done::Read(data)), .. })) => return Some(data),
+                (_, DeviceEvent::Completed(Completion { result: Err(e), .. })) => panic!("{e:?}"),
+                _ => {}
+            }
+            None
+        });
+        assert!(read == bytes);
+        ends[0].nic.disconnect(start, first);
+        run(&mut ends, begin, |side, _, _, event| {
+            (side == 0 && matches!(event, DeviceEvent::Cm(CmEvent::Disconnected))).then_some(())
+        });
+        assert!(ends.iter().all(|end| end.nic.counters().bad_icrc == 0));
+    }
+
+    #[test]
+    fn two_nics_over_udp() {
+        exchange([on_loopback(), on_loopback()].map(Line::new));
+    }
+
+    #[test]
+    fn two_nics_over_frames() {
+        let ports = || UdpSocket::bind("127.0.0.1:0").and_then(|s| s.local_addr()).expect("a port").port();
+        let (one, two) = (ports(), ports());
+        let line = |ours, theirs, n: u8| {
+            let way = Way::Qemu { ours, theirs, address: IpAddr::from([10, 9, 0, n]) };
+            Line::new(way.open(None, None).expect("a carrier"))
+        };
+        exchange([line(one, two, 1), line(two, one, 2)]);
+    }
+}

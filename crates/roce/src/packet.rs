@@ -34,7 +34,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Flow {
-    /// `entropy` chooses the source port C000h to FFFFh, by which switches spread flows. [IBA annex A17.5.2] The other
+    /// `entropy` chooses the source port C000h to FFFFh, unless the settings fix it, by which switches spread flows. [IBA annex A17.5.2] The other
     /// side must be of our address family: `None` where it is not.
     pub(crate) fn new(settings: &NicSettings, to: IpAddr, traffic_class: u8, entropy: u32) -> Option<Self> {
         let mut head = [0u8; 48];
@@ -78,7 +78,7 @@ impl Flow {
             }
             _ => return None,
         };
-        let source = 0xc000 | (hash(entropy) >> 16) as u16;
+        let source = settings.source_port.unwrap_or(0xc000 | (hash(entropy) >> 16) as u16);
         head[ip_len..ip_len + 2].copy_from_slice(&source.to_be_bytes());
         head[ip_len + 2..ip_len + 4].copy_from_slice(&UDP_PORT.to_be_bytes());
         Some(Self { head, ip_len: ip_len as u8, checksum: settings.udp_checksum })

@@ -22,6 +22,8 @@ pub struct NicSettings {
     pub dscp: u8,
     /// Packets are marked ECT(0), so that switches may mark them as congested. CNPs and CM never are.
     pub ect: bool,
+    /// UDP source port of all packets; `None`: one for each flow, by which switches spread them. A socket has only its own.
+    pub source_port: Option<u16>,
     /// UDP checksums are made; otherwise they are 0, also over IPv6. [IBA annex A17.3.2]
     pub udp_checksum: bool,
     /// Queue pairs, those of half-open connections among them.
@@ -81,6 +83,7 @@ impl NicSettings {
             ttl: 64,
             dscp: 0,
             ect: true,
+            source_port: None,
             udp_checksum: false,
             max_qps: 16_384,
             max_half_open: 1024,

@@ -8,6 +8,7 @@ mod batch;
 mod ethernet;
 mod frames;
 mod ident;
+mod line;
 mod udp;
 mod way;
 
@@ -24,6 +25,7 @@ use nvmf_roce::Datagram;
 use nvmf_seam::Instant;
 
 pub use frames::FrameCarrier;
+pub use line::Line;
 pub use udp::UdpCarrier;
 pub use way::{OpenFault, Way};
 

@@ -1,0 +1,94 @@
+//! A software NIC on a carrier: what is moved in one turn.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nvmf_roce::{Datagram, Nic, NicSettings};
+use nvmf_seam::Instant;
+
+use super::{Carrier, wait};
+
+/// Receive calls of one turn; what is left comes in the next.
+const CALLS: usize = 8;
+/// Packets that are asked of the NIC at a time.
+const BURST: usize = 64;
+
+/// The carrier of one NIC, and what waits there to be sent.
+pub struct Line {
+    carrier: Box<dyn Carrier>,
+    queue: VecDeque<Datagram>,
+}
+
+impl Line {
+    /// A line on which nothing waits.
+    pub fn new(carrier: Box<dyn Carrier>) -> Self {
+        Self { carrier, queue: VecDeque::new() }
+    }
+
+    /// The address of its NIC.
+    pub fn address(&self) -> IpAddr {
+        self.carrier.address()
+    }
+
+    /// Settings that suit the carrier.
+    pub fn settings(&self) -> NicSettings {
+        NicSettings { link_mtu: self.carrier.mtu(), source_port: self.carrier.source_port(), ..NicSettings::new(self.address()) }
+    }
+
+    /// A NIC for it, with numbers that nobody can foresee: one that the peer remembers would be taken for a stale connection.
+    pub fn nic(&self) -> Nic {
+        Nic::new(self.settings(), RandomState::new().hash_one(self.address()))
+    }
+
+    /// Gives the NIC what came and what is due, and sends what it has; true where something came.
+    pub fn turn(&mut self, now: Instant, nic: &mut Nic) -> io::Result<bool> {
+        let mut came = false;
+        for _ in 0..CALLS {
+            if self.carrier.receive(now, &mut |packet| nic.handle_datagram(now, packet))? == 0 {
+                break;
+            }
+            came = true;
+        }
+        nic.handle_timeout(now);
+        self.send(now, nic)?;
+        Ok(came)
+    }
+
+    /// Sends what the NIC has, as far as it goes.
+    pub fn send(&mut self, now: Instant, nic: &mut Nic) -> io::Result<()> {
+        loop {
+            while self.queue.len() < BURST
+                && let Some(datagram) = nic.poll_datagram(now)
+            {
+                self.queue.push_back(datagram);
+            }
+            let waiting = self.queue.len();
+            self.carrier.send(now, &mut self.queue)?;
+            // All is gone, or the carrier takes no more now.
+            if waiting < BURST || self.queue.len() >= waiting {
+                return Ok(());
+            }
+        }
+    }
+
+    /// When the next turn is due, whatever comes.
+    pub fn due(&self, now: Instant, nic: &mut Nic) -> Option<Instant> {
+        let blocked = (!self.queue.is_empty()).then_some(now + Duration::from_millis(1));
+        [nic.poll_timeout(), self.carrier.poll_timeout(), blocked].into_iter().flatten().min()
+    }
+
+    /// Waits until something came or the time is over.
+    pub fn wait(&self, time: Duration) {
+        wait(&*self.carrier, time);
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.carrier.as_fd()
+    }
+}
