@@ -1,5 +1,11 @@
 //! The states of a queue pair, as a table. [IBA vol. 1, 10.3.1]
 //!
+//! ```text
+//! RESET --Assigned--> INIT --PeerKnown--> RTR --Established--> RTS
+//!   |                  |                   |                    |
+//!   +------------------+------- Fault -----+--------------------+---> ERR
+//! ```
+//!
 //! SQD (send queue drained) and SQE (send queue error) are not there: draining is a wish of consumers that nothing here has, and a
 //! reliable connection goes from a failed send to ERR.
 
@@ -51,5 +57,22 @@ impl QpState {
     /// Requests and responses of the other side are looked at.
     pub(crate) fn receives(self) -> bool {
         matches!(self, Self::Rtr | Self::Rts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_that_of_the_drawing() {
+        let rows: Vec<String> = TABLE.iter().map(|(from, on, to)| format!("{from:?} --{on:?}--> {to:?}")).collect();
+        insta::assert_snapshot!(rows.join("\n"));
+        // Nothing leads out of ERR, and every other state into it.
+        use QpEvent::*;
+        use QpState::*;
+        assert!([Assigned, PeerKnown, Established, Fault].iter().all(|e| Err.after(*e) == Err));
+        assert!([Reset, Init, Rtr, Rts].iter().all(|s| s.after(Fault) == Err));
+        assert_eq!([Reset, Init, Rtr, Rts, Err].map(QpState::receives), [false, false, true, true, false]);
     }
 }
