@@ -67,6 +67,16 @@ impl<W: Wire> Desk<W> {
         &mut self.wire
     }
 
+    /// The world's part, to be looked at.
+    pub fn wire_ref(&self) -> &W {
+        &self.wire
+    }
+
+    /// Both parts, for a world whose player has more than RDMA and lets time pass by itself.
+    pub fn apart(&mut self) -> (&mut Nic, &mut W) {
+        (&mut self.nic, &mut self.wire)
+    }
+
     /// The NIC.
     pub fn nic(&self) -> &Nic {
         &self.nic

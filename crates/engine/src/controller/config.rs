@@ -117,6 +117,11 @@ pub struct AssociationInfo {
 }
 
 impl Hub {
+    /// The port with this PORTID.
+    pub fn port(&self, id: u16) -> Option<&Port> {
+        self.ports.get(&id)
+    }
+
     /// Adds a port: the discovery log changes.
     pub fn add_port(&mut self, port: Port) -> Result<(), ConfigError> {
         if self.ports.contains_key(&port.id) {
