@@ -12,7 +12,7 @@ use nvmf_conformance::{Class, Run};
 use nvmf_engine::controller::{Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{Reference, TcpSettings};
-use nvmf_fabric::{Sim, SimOptions, SimTarget, Stage, TapFactory};
+use nvmf_fabric::{FrameOptions, FrameSim, Sim, SimOptions, SimTarget, Stage, TapFactory};
 use nvmf_scenario::ast::{Fault, Scenario};
 use nvmf_scenario::fault::FaultTap;
 use nvmf_scenario::golden;
@@ -37,6 +37,16 @@ pub fn sim(seed: u64, fault: Option<&Fault>) -> Sim {
 
 /// As [`sim`], around one reference target or the other.
 pub fn sim_of(reference: Reference, seed: u64, fault: Option<&Fault>) -> Sim {
+    Sim::new(seed, target_of(reference, fault), SimOptions::default())
+}
+
+/// As [`sim_of`], with whole frames.
+pub fn frames_of(reference: Reference, seed: u64, fault: Option<&Fault>, options: FrameOptions) -> FrameSim {
+    FrameSim::new(seed, target_of(reference, fault), options).expect("a target with an address")
+}
+
+/// A reference target, bent by `fault` where there is one.
+pub fn target_of(reference: Reference, fault: Option<&Fault>) -> SimTarget {
     let mut hub = Hub::new(reference.settings());
     hub.add_subsystem(SUBNQN, None).expect("an NQN");
     for (nsid, block_size, blocks) in [(1, 512, 131_072), (2, 4096, 4096)] {
@@ -53,7 +63,7 @@ pub fn sim_of(reference: Reference, seed: u64, fault: Option<&Fault>) -> Sim {
     let second = Duration::from_secs(1);
     let tcp = TcpSettings { term_wait: second, connect_patience: second, ..TcpSettings::default() };
     let tap = fault.cloned().map(|f| Arc::new(move || Box::new(FaultTap::new(&f)) as Box<dyn Tap>) as TapFactory);
-    Sim::new(seed, SimTarget { hub, tcp, listen, tap }, SimOptions::default())
+    SimTarget { hub, tcp, listen, tap }
 }
 
 /// The target as a player sees it.

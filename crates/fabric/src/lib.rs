@@ -1,13 +1,18 @@
-//! The simulated world: virtual time, a target in it, and byte streams whose segments and delays come from a seed.
+//! The simulated world: virtual time, a target in it, and what carries its traffic, all of it from a seed.
 //!
-//! [`Sim`] is a [`nvmf_seam::Network`], so that whatever plays against a real peer plays here too, in milliseconds. A run is a function
-//! of the script and the seed: ordered maps only, one random stream a node, and [`Sim::trace_hash`] to compare two runs by.
+//! There are two of it, for one kind of target: [`Sim`] carries byte streams in memory and is fast; [`FrameSim`] carries Ethernet frames over a
+//! [`lan::Lan`], with TCP, RoCEv2 and everything that goes wrong in networks. Each is a [`nvmf_seam::Network`], so that whatever
+//! plays against a real peer plays here too, in milliseconds. A run is a function of the script and the seed: ordered maps only, one
+//! random stream a node, and a `trace_hash` to compare two runs by.
 #![deny(missing_docs)]
 
+mod frames;
 pub mod lan;
 mod link;
 mod sim;
 mod stage;
+mod station;
 
+pub use frames::{FrameOptions, FrameSim, Tapped};
 pub use sim::{Sim, SimOptions, SimTarget, TapFactory};
 pub use stage::Stage;

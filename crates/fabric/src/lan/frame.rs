@@ -30,6 +30,7 @@ pub struct Frame {
 
 /// What follows the Ethernet header.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all frames are datagrams, and a box would be an allocation a frame")]
 pub enum Body {
     /// A packet of a software NIC in its three parts.
     Datagram(Datagram),
