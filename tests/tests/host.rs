@@ -246,7 +246,7 @@ fn refusals_are_told() {
     // Without insisting it goes on without them. [TCP-DGST-17]
     host.insist_on_digests = false;
     let client = up(world(1, tcp, ControllerSettings::default()), host);
-    assert!(!client.facts().negotiated[&Qid(1)].digests.header);
+    assert!(!client.facts().negotiated[&Qid(1)].tcp().unwrap().digests.header);
 }
 
 #[test]

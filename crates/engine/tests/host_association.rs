@@ -232,7 +232,7 @@ fn two_places_of_the_admin_queue_are_kept_for_the_association_itself() {
 }
 
 fn answer(data: &[u8]) -> Completion {
-    Completion { cid: Cid(0), cqe: Cqe::new(), local: None, data: Data::from(Bytes::copy_from_slice(data)) }
+    Completion { cid: Cid(0), cqe: Cqe::new(), local: None, data: Data::from(Bytes::copy_from_slice(data)), memory: None }
 }
 
 fn header(genctr: u64, numrec: u64) -> Vec<u8> {

@@ -4,8 +4,9 @@ mod host_support;
 
 use bytes::Bytes;
 use host_support::{Peer, T0, c2h, crc32c, digests, icresp, pdu, r2t, resp};
+use nvmf_engine::host::{HostEvent, Waiting};
 use nvmf_engine::host::{HostSettings, HostTcpSettings, Payload, SubmitError, command};
-use nvmf_engine::tcp::host::{HostConnection, HostEvent, Waiting};
+use nvmf_engine::tcp::host::HostConnection;
 use nvmf_seam::Instant;
 use nvmf_wire::{Cid, Nsid, Qid, Status};
 

@@ -353,10 +353,8 @@ fn events_that_are_not_masked_come_to_an_end() {
         command::clear_event(nvmf_wire::cqe::AsyncEventResponse::from_bytes([1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]))
             .unwrap();
     // SMART with NSID FFFFFFFFh, RAE 0. [ADM-LOG-27]
-    assert_eq!(
-        (sqe.opc(), sqe.nsid(), sqe.as_bytes()[40..42].to_vec(), payload),
-        (Opcode::GET_LOG_PAGE, Nsid::BROADCAST, vec![2, 0], Payload::In(512))
-    );
+    assert_eq!((sqe.opc(), sqe.nsid(), sqe.as_bytes()[40..42].to_vec()), (Opcode::GET_LOG_PAGE, Nsid::BROADCAST, vec![2, 0]));
+    assert!(matches!(payload, Payload::In(512)));
 }
 
 #[test]

@@ -11,28 +11,31 @@ use nvmf_wire::admin::LogPage;
 use nvmf_wire::cqe::{AsyncEventResponse, EventType};
 use nvmf_wire::identify::{ControllerType, IdentifyController};
 use nvmf_wire::property::{Cap, Crto, Vs};
+use nvmf_wire::tcp::Digests;
 use nvmf_wire::{Cid, Cntlid, Qid, Status};
 
 use super::bringup::Step;
+use super::connection::{Agreed, Completion, Connection, HostEvent, Waiting};
 use super::error::{ESTABLISHMENT, HostError};
 use super::service::KeepAlive;
 use super::settings::HostSettings;
-use crate::tcp::host::{Completion, HostConnection, HostEvent, Negotiated, Waiting};
+use crate::tcp::host::HostConnection;
 
 /// What happened, or what the driver has to do.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Open a TCP connection for this queue, then call [`Association::handle_opened`] or [`Association::handle_open_failed`].
+    /// Open a connection for this queue: over TCP, then call [`Association::handle_opened`]; over RDMA as [`Association::ask`] says.
+    /// [`Association::handle_open_failed`] where it cannot be.
     Open(Qid),
-    /// Close the TCP connection of this queue; nothing more is to be given in for it.
+    /// Close the connection of this queue; nothing more is to be given in for it.
     Close {
         /// The queue.
         qid: Qid,
-        /// With RST.
+        /// TCP: with RST.
         reset: bool,
     },
-    /// ICReq and ICResp were exchanged.
-    Negotiated(Qid, Negotiated),
+    /// ICReq and ICResp, or REQ and REP, were exchanged.
+    Negotiated(Qid, Agreed),
     /// Bring-up is complete, the first time or after a controller reset: commands may be submitted, [`Association::facts`] says with
     /// whom.
     Ready,
@@ -52,7 +55,7 @@ pub enum Event {
     KeepAliveFailed(Status),
     /// The controller broke a requirement. Where it ends the association, [`Event::Failed`] follows.
     Violation(Qid, Violation),
-    /// The association ended as asked.
+    /// The association ended as asked. The last event but for [`Event::Close`] and [`Event::Completed`].
     Ended,
     /// The association ended otherwise. The last event but for [`Event::Close`] and [`Event::Completed`].
     Failed(HostError),
@@ -76,7 +79,7 @@ pub struct Facts {
     /// Size of each I/O queue, entries.
     pub io_entries: u16,
     /// What each connection agreed on.
-    pub negotiated: BTreeMap<Qid, Negotiated>,
+    pub negotiated: BTreeMap<Qid, Agreed>,
     /// Queues on which the controller granted to do without SQ flow control.
     pub flow_control_off: Vec<Qid>,
     /// The host may wait as CRD of a response says, for it told the controller that it would. [FAB-STATUS-04]
@@ -126,8 +129,9 @@ pub(super) enum Own {
 
 /// One association with one controller.
 ///
-/// A driver does what [`Event::Open`] and [`Event::Close`] say, feeds `handle_*`, sends what [`Self::poll_transmit`] gives, takes
-/// [`Self::poll_event`] until there is none, and calls [`Self::handle_timeout`] at [`Self::poll_timeout`]. It starts with an event.
+/// A driver does what [`Event::Open`] and [`Event::Close`] say, feeds `handle_*`, sends what [`Self::poll_transmit`] gives (over RDMA:
+/// posts what [`Self::poll_work`] gives), takes [`Self::poll_event`] until there is none, and calls [`Self::handle_timeout`] at
+/// [`Self::poll_timeout`]. It starts with an event. Over RDMA [`crate::rdma::Initiator`] is such a driver.
 ///
 /// Limits: those of [`HostSettings`]; each connection has its own.
 #[derive(Debug)]
@@ -135,7 +139,7 @@ pub struct Association {
     pub(super) settings: HostSettings,
     pub(super) phase: Phase,
     pub(super) facts: Facts,
-    pub(super) queues: BTreeMap<Qid, HostConnection>,
+    pub(super) queues: BTreeMap<Qid, Connection>,
     pub(super) own: BTreeMap<(Qid, Cid), Own>,
     pub(super) events: VecDeque<Event>,
     /// When a step that looks at CSTS again is due, and when it gives up; or when a queue's connection is opened anew.
@@ -152,7 +156,9 @@ pub struct Association {
     pub(super) cured: bool,
     /// Until when the controller may take a queue of before a reset for one that stands.
     pub(super) lingers: Option<Instant>,
-    last_sent: Qid,
+    pub(super) last_sent: Qid,
+    /// What the connections that are over touched.
+    touched: u64,
 }
 
 impl Association {
@@ -176,6 +182,7 @@ impl Association {
             cured: false,
             lingers: None,
             last_sent: Qid::ADMIN,
+            touched: 0,
         }
     }
 
@@ -204,6 +211,13 @@ impl Association {
         self.queues.keys().copied()
     }
 
+    /// Payload bytes that the CPU read or wrote for this association: none on a path of zero copies. Over TCP every byte is copied into
+    /// the byte stream or out of it, over RDMA the NIC moves them; what a driver or a device copies in between is counted where it
+    /// says so by [`nvmf_seam::rdma::Memory::touch`].
+    pub fn touched(&self) -> u64 {
+        self.touched + self.queues.values().map(Connection::touched).sum::<u64>()
+    }
+
     /// I/O queues that take commands.
     pub fn io_queues(&self) -> impl Iterator<Item = Qid> {
         let ready = self.phase == Phase::Ready;
@@ -220,7 +234,8 @@ impl Association {
         let (entries, room) =
             if qid == Qid::ADMIN { (self.settings.admin_entries, 0) } else { (self.facts.io_entries, self.in_capsule()) };
         let tcp = self.settings.tcp.clone();
-        self.queues.insert(qid, HostConnection::new(tcp, qid, entries, self.max_transfer(), room, now));
+        let connection = HostConnection::new(tcp, qid, entries, self.max_transfer(), room, now);
+        self.queues.insert(qid, Connection::Tcp(Box::new(connection)));
     }
 
     /// The TCP connection asked for by [`Event::Open`] could not be opened.
@@ -231,7 +246,7 @@ impl Association {
 
     /// Bytes came from the controller.
     pub fn handle_bytes(&mut self, qid: Qid, bytes: &[u8], now: Instant) {
-        if let Some(q) = self.queues.get_mut(&qid) {
+        if let Some(q) = self.queues.get_mut(&qid).and_then(Connection::tcp) {
             q.handle_bytes(bytes, now);
             self.pump(now);
         }
@@ -245,7 +260,7 @@ impl Association {
             let during = self.doing();
             self.fail(HostError::Lost { qid, reset, during });
         }
-        if let Some(q) = self.queues.get_mut(&qid) {
+        if let Some(q) = self.queues.get_mut(&qid).and_then(Connection::tcp) {
             q.handle_closed();
         }
         self.pump(now);
@@ -289,15 +304,16 @@ impl Association {
             Phase::Draining { until } => Some(until),
             _ => None,
         };
-        let queues = self.queues.values().filter_map(HostConnection::poll_timeout);
+        let queues = self.queues.values().filter_map(Connection::poll_timeout);
         queues.chain(self.again.map(|(at, _)| at)).chain(self.keep_alive.due()).chain(draining).min()
     }
 
     /// The next PDU and the queue on whose connection it goes. The queues take turns.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Qid, Transmit)> {
         let behind = (Bound::Excluded(self.last_sent), Bound::Unbounded);
-        let found = self.queues.range_mut(behind).find_map(|(qid, q)| q.poll_transmit(now).map(|t| (*qid, t)));
-        let found = found.or_else(|| self.queues.iter_mut().find_map(|(qid, q)| q.poll_transmit(now).map(|t| (*qid, t))));
+        let next = |(qid, q): (&Qid, &mut Connection)| q.tcp()?.poll_transmit(now).map(|t| (*qid, t));
+        let found = self.queues.range_mut(behind).find_map(next);
+        let found = found.or_else(|| self.queues.iter_mut().find_map(next));
         if let Some((qid, _)) = &found {
             self.last_sent = *qid;
         }
@@ -328,7 +344,7 @@ impl Association {
     }
 
     /// True where the controller may close this queue's connection without ending the association.
-    fn may_go(&self, qid: Qid) -> bool {
+    pub(super) fn may_go(&self, qid: Qid) -> bool {
         qid != Qid::ADMIN
             && match self.phase {
                 Phase::Resetting => true,
@@ -359,17 +375,7 @@ impl Association {
 
     fn take(&mut self, qid: Qid, event: HostEvent, now: Instant) {
         match event {
-            HostEvent::Ready(agreed) => {
-                self.facts.negotiated.insert(qid, agreed);
-                self.events.push_back(Event::Negotiated(qid, agreed));
-                let asked = self.settings.tcp.digests;
-                let short = asked.header && !agreed.digests.header || asked.data && !agreed.digests.data;
-                if short && self.settings.insist_on_digests {
-                    self.fail(HostError::DigestsRefused(agreed));
-                } else {
-                    self.begin(Step::Connect(qid), now);
-                }
-            }
+            HostEvent::Ready(agreed) => self.agreed(qid, agreed, now),
             HostEvent::Completed(completion) => match self.own.remove(&(qid, completion.cid)) {
                 None => self.events.push_back(Event::Completed(qid, completion)),
                 Some(_) if self.phase == Phase::Over => {}
@@ -387,12 +393,18 @@ impl Association {
             },
             HostEvent::Violation(violation) => {
                 self.events.push_back(Event::Violation(qid, violation.clone()));
-                if matches!(violation.answer, Answer::TermReq { .. }) {
+                if matches!(violation.answer, Answer::TermReq { .. } | Answer::Close) {
                     let during = self.doing();
                     self.fail(HostError::Violation { qid, violation, during });
                 }
             }
             HostEvent::TermReq { fes, fei } => self.fail(HostError::TermReq { qid, fes, fei }),
+            HostEvent::Refused(why) => self.fail(HostError::Open { qid, why }),
+            HostEvent::Broken(_) if self.may_go(qid) => {}
+            HostEvent::Broken(why) => {
+                let during = self.doing();
+                self.fail(HostError::Broken { qid, why, during });
+            }
             // What was under way there ends with the reset.
             HostEvent::TimedOut(_) if qid != Qid::ADMIN && self.phase == Phase::Resetting => {}
             HostEvent::TimedOut(waiting) => {
@@ -400,10 +412,21 @@ impl Association {
                 self.late(HostError::TimedOut { qid, waiting, during }, now);
             }
             HostEvent::Close { reset } => {
-                self.queues.remove(&qid);
+                self.touched += self.queues.remove(&qid).map_or(0, |q| q.touched());
                 self.events.push_back(Event::Close { qid, reset });
                 self.gone(qid);
             }
+        }
+    }
+
+    fn agreed(&mut self, qid: Qid, agreed: Agreed, now: Instant) {
+        self.facts.negotiated.insert(qid, agreed);
+        self.events.push_back(Event::Negotiated(qid, agreed));
+        let asked = self.settings.tcp.digests;
+        let short = |d: Digests| asked.header && !d.header || asked.data && !d.data;
+        match agreed.tcp() {
+            Some(n) if self.settings.insist_on_digests && short(n.digests) => self.fail(HostError::DigestsRefused(n)),
+            _ => self.begin(Step::Connect(qid), now),
         }
     }
 
@@ -434,7 +457,7 @@ impl Association {
     }
 
     /// What the association is about, for errors.
-    fn doing(&self) -> &'static str {
+    pub(super) fn doing(&self) -> &'static str {
         let step = self.own.values().find_map(|o| match o {
             Own::Step(s) => Some(s.name()),
             _ => None,
@@ -473,7 +496,7 @@ impl Association {
         let mut qids: Vec<Qid> = self.queues.keys().copied().collect();
         qids.reverse();
         for qid in qids {
-            while let Some(event) = self.queues.get_mut(&qid).and_then(HostConnection::poll_event) {
+            while let Some(event) = self.queues.get_mut(&qid).and_then(Connection::poll_event) {
                 self.take(qid, event, now);
             }
         }

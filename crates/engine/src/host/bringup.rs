@@ -26,9 +26,9 @@ use nvmf_wire::{Cntlid, Nsid, Qid, Sqe, Status};
 
 use super::association::{Association, Event, Own, Phase};
 use super::command::{connect, connect_data, identify, property_get, property_set, set_features};
+use super::connection::{Completion, Payload};
 use super::error::HostError;
 use super::service::KeepAlive;
-use crate::tcp::host::{Completion, Payload};
 
 /// A command of bring-up or shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,8 @@ impl Association {
                     Qid::ADMIN => (self.settings.admin_entries, self.settings.cntlid),
                     _ => (self.facts.io_entries, self.facts.cntlid),
                 };
-                // In the capsule: there is room for 8192 bytes, and no R2T is needed before the queue exists. [TCP-CAPSULE-11]
+                // Over TCP in the capsule: there is room for 8192 bytes, and no R2T is needed before the queue exists.
+                // [TCP-CAPSULE-11]
                 let data = connect_data(&self.settings, cntlid).as_bytes().to_vec();
                 (qid, connect(&self.settings, qid, entries), Payload::Out(data.into()))
             }
@@ -307,7 +308,13 @@ impl Association {
             self.fail(HostError::Unusable("Identify Controller says that SGLs are not supported"));
             return;
         }
-        if identify.icdoff() != 0 {
+        let over_rdma = self.settings.rdma.is_some();
+        if io && over_rdma && !identify.sgls_keyed() {
+            // RDMA-SGL-08: data that does not fit into the capsule could not be named.
+            self.fail(HostError::Unusable("Identify Controller says that keyed SGL descriptors are not supported"));
+            return;
+        }
+        if !over_rdma && identify.icdoff() != 0 {
             // TCP-CAPSULE-09: in-capsule data could not be placed.
             self.fail(HostError::Unusable("ICDOFF of Identify Controller is not zero"));
             return;

@@ -9,8 +9,8 @@ use nvmf_wire::sqe::{FabricsSqe, FabricsType, IoOpcode};
 use nvmf_wire::value::Text;
 use nvmf_wire::{Cid, Cntlid, Nsid, Opcode, Qid, Sqe, ZeroBased16};
 
+use super::connection::Payload;
 use super::settings::HostSettings;
-use crate::tcp::host::Payload;
 
 fn fabrics(fctype: FabricsType) -> [u8; 64] {
     *FabricsSqe::new().with(|s| s.opc(Opcode::FABRICS).fctype(fctype)).as_bytes()

@@ -41,6 +41,17 @@ impl Data {
         &self.pieces
     }
 
+    /// Copies all to the start of `to`, as far as there is room.
+    pub(crate) fn copy_to(&self, to: &mut [u8]) {
+        let mut rest = to;
+        for piece in &self.pieces {
+            let n = piece.len().min(rest.len());
+            let (here, behind) = rest.split_at_mut(n);
+            here.copy_from_slice(piece.get(..n).unwrap_or_default());
+            rest = behind;
+        }
+    }
+
     /// All in one piece; copies only where there are several.
     pub fn to_bytes(&self) -> Bytes {
         match self.pieces.as_slice() {

@@ -7,7 +7,7 @@ use nvmf_wire::cqe::ConnectInvalid;
 use nvmf_wire::tcp::Fes;
 use nvmf_wire::{Cqe, Qid, Status};
 
-use super::{Negotiated, Waiting};
+use super::connection::{Negotiated, Waiting};
 
 /// What a host is about before ICReq and ICResp were exchanged: a peer that fails here may not speak NVMe/TCP at all.
 pub const ESTABLISHMENT: &str = "connection establishment";
@@ -15,14 +15,14 @@ pub const ESTABLISHMENT: &str = "connection establishment";
 /// Why an association ended. An error status of a user's command is no such reason.
 #[derive(Clone, Debug)]
 pub enum HostError {
-    /// A TCP connection could not be opened.
+    /// A connection could not be opened.
     Open {
         /// For which queue.
         qid: Qid,
-        /// In the words of the driver.
+        /// In the words of the driver, or what a REJ says.
         why: String,
     },
-    /// The controller closed a TCP connection.
+    /// The controller closed a connection.
     Lost {
         /// Of which queue.
         qid: Qid,
@@ -71,7 +71,16 @@ pub enum HostError {
         /// What the host was about.
         during: &'static str,
     },
-    /// The controller broke the transport's rules, and an H2CTermReq was sent.
+    /// RDMA: the queue pair is in error. [RDMA-ERR-02]
+    Broken {
+        /// Of which queue.
+        qid: Qid,
+        /// How.
+        why: &'static str,
+        /// What the host was about.
+        during: &'static str,
+    },
+    /// The controller broke the transport's rules, and an H2CTermReq was sent, or over RDMA the connection ended.
     Violation {
         /// On which queue.
         qid: Qid,
@@ -121,6 +130,8 @@ impl fmt::Display for HostError {
             Self::NotReady => f.write_str("the controller did not change CSTS.RDY within its own timeout"),
             Self::Fatal => f.write_str("the controller reports a fatal error (CSTS.CFS)"),
             Self::NoShutdown => f.write_str("the controller did not complete its shutdown in time"),
+            Self::Broken { qid, why, during } => write!(f, "queue {}: {why} during {during}", qid.0),
+            Self::TimedOut { qid, waiting: Waiting::Rep, .. } => write!(f, "queue {}: no answer to the CM REQ in time", qid.0),
             Self::TimedOut { qid, waiting: Waiting::IcResp, .. } => write!(f, "queue {}: no ICResp in time", qid.0),
             Self::TimedOut { qid, waiting: Waiting::Command(c), during } => {
                 write!(f, "queue {}: no answer to command {:#06x} in time during {during}", qid.0, c.0)

@@ -5,10 +5,11 @@
 //!
 //! Read [`Association`] first; [`HostSettings`] has what can be chosen, [`discovery::LogReader`] reads a discovery log, [`Walk`] follows
 //! referrals, [`Recovery`] and [`Retry`] say what is tried again and when, and [`command`] makes the SQEs. One connection of the
-//! association is [`crate::tcp::host::HostConnection`].
+//! association is [`crate::tcp::host::HostConnection`] or [`crate::rdma::HostConnection`].
 
 pub mod association;
 pub mod command;
+pub mod connection;
 pub mod data;
 pub mod discovery;
 pub mod error;
@@ -18,15 +19,16 @@ pub mod settings;
 pub mod walk;
 
 mod bringup;
+pub(crate) mod ledger;
+mod rdma;
 mod service;
 mod user;
 
 pub use association::{Association, Event, Facts};
+pub use connection::{Agreed, Completion, Granted, HostEvent, Negotiated, Payload, SubmitError, Waiting};
 pub use data::Data;
 pub use discovery::{DiscoveryError, DiscoveryLog, LogReader};
 pub use error::{ESTABLISHMENT, HostError};
 pub use recovery::{Again, Recovery, RecoverySettings, Retry, Verdict};
-pub use settings::{DISCOVERY_NQN, HostSettings, HostTcpSettings};
+pub use settings::{DISCOVERY_NQN, HostRdmaSettings, HostSettings, HostTcpSettings};
 pub use walk::{Left, Service, Walk, address};
-
-pub use crate::tcp::host::{Completion, Negotiated, Payload, SubmitError, Waiting};

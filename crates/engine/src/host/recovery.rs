@@ -7,8 +7,8 @@ use core::time::Duration;
 use nvmf_seam::Instant;
 use nvmf_wire::{IdentifyController, Status};
 
+use super::connection::Completion;
 use super::error::HostError;
-use crate::tcp::host::Completion;
 
 /// How often, and with how much time between.
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +185,7 @@ mod tests {
     use nvmf_wire::{Cid, Cqe, Qid};
 
     fn done(status: Status) -> Completion {
-        Completion { cid: Cid(0), cqe: Cqe::of(Cid(0), status, 0), local: None, data: Data::default() }
+        Completion { cid: Cid(0), cqe: Cqe::of(Cid(0), status, 0), local: None, data: Data::default(), memory: None }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use nvmf_wire::{Opcode, Sqe};
 
 use super::association::{Association, Event, Own};
 use super::command;
-use crate::tcp::host::Payload;
+use super::connection::Payload;
 
 /// When the next Keep Alive is due.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use nvmf_seam::rdma::Pd;
 use nvmf_wire::Cntlid;
 use nvmf_wire::nqn::MAX_BYTES;
 use nvmf_wire::tcp::Digests;
@@ -40,14 +41,16 @@ pub struct HostSettings {
     pub insist_on_digests: bool,
     /// Largest data of one command, bytes, beside what MDTS says; larger ones are refused by `submit`.
     pub max_transfer: u32,
-    /// Patience for a TCP connection and for the answer to a command, Asynchronous Event Requests excepted.
+    /// Patience for a connection and for the answer to a command, Asynchronous Event Requests excepted.
     pub command_patience: Duration,
     /// Patience for CSTS.SHST to say that shutdown is complete; longer where RTD3E of the controller asks for it.
     pub shutdown_patience: Duration,
     /// Time between two looks at CSTS while it is waited for.
     pub poll_interval: Duration,
-    /// What concerns each connection.
+    /// What concerns each NVMe/TCP connection.
     pub tcp: HostTcpSettings,
+    /// What concerns each NVMe/RDMA connection; without it the association goes over TCP.
+    pub rdma: Option<HostRdmaSettings>,
 }
 
 /// What concerns one NVMe/TCP connection of a host.
@@ -67,6 +70,35 @@ pub struct HostTcpSettings {
     /// How long after its H2CTermReq the host waits for the controller to close; the text has 30 s. [TCP-TERM-20]
     pub term_wait: Duration,
 }
+
+/// What concerns one NVMe/RDMA connection of a host.
+#[derive(Clone, Debug)]
+pub struct HostRdmaSettings {
+    /// READs of the controller that are answered at a time (Responder Resources), at least 1: without any it could fetch no data.
+    /// [RDMA-CM-03]
+    pub responder_resources: u8,
+    /// Retry Count, 0 to 7.
+    pub retry_count: u8,
+    /// RNR Retry Count: 7 (for ever), or 0 where the device does not retry. [RDMA-CM-07, RDMA-CM-08]
+    pub rnr_retry_count: u8,
+    /// Domain of the queue pairs.
+    pub pd: Pd,
+    /// Ask the controller to invalidate keys with its responses (keyed descriptors 4Fh); only where the device honours that.
+    /// [RDMA-SGL-10]
+    pub remote_invalidate: bool,
+    /// Send the data of an I/O queue's Connect in the capsule where it fits, as Linux does and targets take; the text has Fabrics
+    /// capsules of 64 bytes on any queue. [RDMA-CAPS-01]
+    pub connect_in_capsule: bool,
+    /// Most bytes of one keyed descriptor: 1 to 16 MiB - 1. Longer data has several. [SGL-13]
+    pub descriptor: u32,
+    /// Work requests on the send queue at a time, at least 1.
+    pub work: u32,
+    /// Patience for the REP, the device's own excepted.
+    pub rep_patience: Duration,
+}
+
+/// Most bytes of a keyed descriptor. [SGL-13]
+pub(crate) const KEYED_MAX: u32 = 0xff_ffff;
 
 pub use nvmf_wire::nqn::DISCOVERY_NQN;
 
@@ -92,6 +124,7 @@ impl HostSettings {
             shutdown_patience: Duration::from_secs(10),
             poll_interval: Duration::from_millis(100),
             tcp: HostTcpSettings::default(),
+            rdma: None,
         }
     }
 
@@ -119,7 +152,36 @@ impl HostSettings {
             // TCP-ICREQ-08
             return Some("HPDA is 0 to 31, and one R2T at least is taken");
         }
+        self.rdma.as_ref().and_then(|r| self.rdma_fault(r))
+    }
+
+    fn rdma_fault(&self, r: &HostRdmaSettings) -> Option<&'static str> {
+        if self.kato_ms == 0 && !self.is_discovery() {
+            return Some("NVMe/RDMA needs keep alive: KATO is not zero"); // RDMA-KA-01
+        }
+        if r.responder_resources == 0 || r.work == 0 || !(1..=KEYED_MAX).contains(&r.descriptor) {
+            return Some("RDMA READs, work requests, and bytes of a keyed descriptor (24 bits) are 1 at least");
+        }
+        if r.retry_count > 7 || r.rnr_retry_count > 7 {
+            return Some("retry counts are 0 to 7");
+        }
         None
+    }
+}
+
+impl Default for HostRdmaSettings {
+    fn default() -> Self {
+        Self {
+            responder_resources: 16,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            pd: Pd::default(),
+            remote_invalidate: true,
+            connect_in_capsule: false,
+            descriptor: KEYED_MAX,
+            work: 1024,
+            rep_patience: Duration::from_secs(30),
+        }
     }
 }
 

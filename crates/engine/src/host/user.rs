@@ -6,8 +6,8 @@ use nvmf_wire::{Cid, Opcode, Qid, Sqe, Status};
 use super::association::{Association, Event, Own, Phase};
 use super::bringup::{LINGER, Step};
 use super::command;
+use super::connection::{Connection, Payload, SubmitError};
 use super::service::KeepAlive;
-use crate::tcp::host::{HostConnection, Payload, SubmitError};
 
 /// Places of the Admin Queue that users leave free: for Keep Alive, and for a reset, a shutdown or a look at CSTS.
 const RESERVE: usize = 2;
@@ -71,7 +71,7 @@ impl Association {
         self.phase == Phase::Ready && !self.leaving.contains_key(&qid)
     }
 
-    fn queue(&mut self, qid: Qid, places: usize) -> Result<&mut HostConnection, SubmitError> {
+    fn queue(&mut self, qid: Qid, places: usize) -> Result<&mut Connection, SubmitError> {
         if !self.takes(qid) {
             return Err(SubmitError::NotReady);
         }
@@ -81,8 +81,7 @@ impl Association {
     }
 
     fn aborts(&self) -> u64 {
-        let opcodes = self.queues.get(&Qid::ADMIN).into_iter().flat_map(HostConnection::opcodes);
-        opcodes.filter(|o| *o == Opcode::ABORT).count() as u64
+        self.queues.get(&Qid::ADMIN).map_or(0, |q| q.count(Opcode::ABORT)) as u64
     }
 
     fn abort_limit(&self) -> u64 {

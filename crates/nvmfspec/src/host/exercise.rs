@@ -249,8 +249,8 @@ fn pass(
 fn connected(client: &Client) -> String {
     let f = client.facts();
     let on = |yes| if yes { "on" } else { "off" };
-    let digests = f.negotiated.get(&Qid::ADMIN).map(|n| n.digests).unwrap_or_default();
-    let least = f.negotiated.values().map(|n| n.maxh2cdata).min().unwrap_or(0);
+    let digests = f.negotiated.get(&Qid::ADMIN).and_then(|a| a.tcp()).map(|n| n.digests).unwrap_or_default();
+    let least = f.negotiated.values().filter_map(|a| a.tcp()).map(|n| n.maxh2cdata).min().unwrap_or(0);
     format!(
         "CNTLID {:#06x}, {} I/O queues of {} entries, HDGST {}, DDGST {}, MAXH2CDATA {least}",
         f.cntlid.0,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use nvmf_conformance::report::printable;
-use nvmf_engine::host::DiscoveryLog;
+use nvmf_engine::host::{Agreed, DiscoveryLog};
 use nvmf_net::Notice;
 use nvmf_wire::identify::ControllerType;
 use nvmf_wire::layout::{Field, Kind, Layout, Structure, Value};
@@ -39,14 +39,17 @@ pub(super) fn facts(client: &Client) -> String {
     for (qid, n) in &f.negotiated {
         let on = |yes| if yes { "on" } else { "off" };
         let flow = if f.flow_control_off.contains(qid) { "off" } else { "on" };
-        let text = format!(
-            "HDGST {}, DDGST {}, data to the controller aligned to {}, MAXH2CDATA {}, SQ flow control {flow}",
-            on(n.digests.header),
-            on(n.digests.data),
-            n.align,
-            n.maxh2cdata,
-        );
-        line(&format!("queue {}", qid.0), text);
+        let text = match n {
+            Agreed::Tcp(n) => format!(
+                "HDGST {}, DDGST {}, data to the controller aligned to {}, MAXH2CDATA {}",
+                on(n.digests.header),
+                on(n.digests.data),
+                n.align,
+                n.maxh2cdata,
+            ),
+            Agreed::Rdma(g) => format!("CRQSIZE {}, {} RDMA READs at a time", g.crqsize, g.reads),
+        };
+        line(&format!("queue {}", qid.0), format!("{text}, SQ flow control {flow}"));
     }
     out
 }
@@ -58,14 +61,24 @@ pub(super) fn facts_json(client: &Client) -> String {
         .negotiated
         .iter()
         .map(|(qid, n)| {
-            json!({
-                "qid": qid.0,
-                "hdgst": n.digests.header,
-                "ddgst": n.digests.data,
-                "alignment": n.align,
-                "maxh2cdata": n.maxh2cdata,
-                "flow_control": !f.flow_control_off.contains(qid),
-            })
+            let flow = !f.flow_control_off.contains(qid);
+            match n {
+                Agreed::Tcp(n) => json!({
+                    "qid": qid.0,
+                    "hdgst": n.digests.header,
+                    "ddgst": n.digests.data,
+                    "alignment": n.align,
+                    "maxh2cdata": n.maxh2cdata,
+                    "flow_control": flow,
+                }),
+                Agreed::Rdma(g) => json!({
+                    "qid": qid.0,
+                    "crqsize": g.crqsize,
+                    "reads": g.reads,
+                    "rnr_retry_count": g.rnr_retry_count,
+                    "flow_control": flow,
+                }),
+            }
         })
         .collect();
     pretty(&json!({

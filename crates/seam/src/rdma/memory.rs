@@ -70,6 +70,11 @@ impl Memory {
         }
     }
 
+    /// True for shared bytes, which cannot be written to.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.buffer, Buffer::Shared(_))
+    }
+
     /// The bytes to write to; `None` for shared ones.
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.buffer {

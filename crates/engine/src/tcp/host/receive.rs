@@ -6,12 +6,12 @@
 use bytes::Bytes;
 use nvmf_seam::Instant;
 use nvmf_spec::{Requirement, req};
-use nvmf_wire::connect::Connect;
-use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::{C2hData, CapsuleResp, Fes, IcResp, PduHead, PduType, R2t, TERM_PLEN, TermReq, crc32c};
 use nvmf_wire::{Cid, Cqe, Status};
 
-use super::{Completion, Fault, HostConnection, HostEvent, Item, Negotiated, Pending, State};
+use super::{Fault, HostConnection, Item, Pending, State, Transfer};
+use crate::host::connection::{Agreed, Completion, HostEvent, Negotiated};
+use crate::host::data::Data;
 
 type Judged<T> = Result<T, Fault>;
 
@@ -58,7 +58,7 @@ impl HostConnection {
             let Some(head) = self.framer.head() else { return };
             if head.ptype() == PduType::C2H_TERM_REQ && !TERM_PLEN.contains(&head.plen()) {
                 // Not to be read and not to be answered. [TCP-TERM-10, TCP-TERM-11]
-                self.events.push_back(HostEvent::TermReq { fes: Fes(0), fei: 0 });
+                self.ledger.events.push_back(HostEvent::TermReq { fes: Fes(0), fei: 0 });
                 self.close(false);
                 return;
             }
@@ -146,7 +146,7 @@ impl HostConnection {
             PduType::R2T => self.judge_r2t(R2t::read(header).unwrap_or_default())?,
             _ => {
                 let cid = response(header).cid();
-                if self.known(cid).is_none() && !self.forgotten.contains_key(&cid) {
+                if self.known(cid).is_none() && !self.ledger.forgotten.contains_key(&cid) {
                     return field(8, req::TCP_CAPSULE_30, format!("CapsuleResp for unknown CID {:#06x}", cid.0));
                 }
             }
@@ -196,7 +196,7 @@ impl HostConnection {
         if plen != end + if p.ddgstf() { 4 } else { 0 } {
             return field(4, req::TCP_C2H_29, format!("PLEN {plen} with DATAL {datal} at PDO {pdo} in C2HData"));
         }
-        let forgotten = self.forgotten.get(&p.cccid());
+        let forgotten = self.ledger.forgotten.get(&p.cccid());
         if let Some(due) = forgotten.filter(|_| self.known(p.cccid()).is_none()) {
             let end = u64::from(datao) + u64::from(datal);
             if end > u64::from(*due) {
@@ -208,10 +208,10 @@ impl HostConnection {
         let Some(command) = self.known(p.cccid()) else {
             return field(8, req::TCP_C2H_30, format!("C2HData for unknown CCCID {:#06x}", p.cccid().0));
         };
-        if command.due == 0 {
+        if command.own.due == 0 {
             return sequence(req::TCP_C2H_19, format!("C2HData for CID {:#06x}, which asks for no data", p.cccid().0));
         }
-        if command.last {
+        if command.own.last {
             return sequence(req::TCP_C2H_09, format!("C2HData for CID {:#06x} after LAST_PDU", p.cccid().0));
         }
         if !datao.is_multiple_of(4) {
@@ -219,15 +219,15 @@ impl HostConnection {
         }
         let beyond = u64::from(datao) + u64::from(datal);
         // Commands with lengths to the byte end where they end.
-        if !datal.is_multiple_of(4) && beyond != u64::from(command.due) {
+        if !datal.is_multiple_of(4) && beyond != u64::from(command.own.due) {
             return field(16, req::TCP_C2H_33, format!("DATAL {datal}"));
         }
-        if datao as usize != command.data.len() {
-            let rule = if command.data.is_empty() { req::TCP_C2H_02 } else { req::TCP_C2H_03 };
-            return sequence(rule, format!("DATAO {datao} where {} is next", command.data.len()));
+        if datao as usize != command.own.data.len() {
+            let rule = if command.own.data.is_empty() { req::TCP_C2H_02 } else { req::TCP_C2H_03 };
+            return sequence(rule, format!("DATAO {datao} where {} is next", command.own.data.len()));
         }
-        if beyond > u64::from(command.due) {
-            let seen = format!("data up to {beyond} for a buffer of {}", command.due);
+        if beyond > u64::from(command.own.due) {
+            let seen = format!("data up to {beyond} for a buffer of {}", command.own.due);
             return fault(Fes::DATA_TRANSFER_OUT_OF_RANGE, 0, req::TCP_C2H_06, seen);
         }
         Ok(Sound { plen, data: data_at..end, ddgst: p.ddgstf() && datal > 0 })
@@ -235,14 +235,14 @@ impl HostConnection {
 
     fn judge_r2t(&self, p: R2t) -> Judged<()> {
         let (r2to, r2tl, cid) = (p.r2to(), p.r2tl(), p.cccid());
-        if self.known(cid).is_none() && self.forgotten.contains_key(&cid) {
+        if self.known(cid).is_none() && self.ledger.forgotten.contains_key(&cid) {
             return Ok(());
         }
         let Some(command) = self.known(cid) else {
             return field(8, req::TCP_R2T_18, format!("R2T for unknown CCCID {:#06x}", cid.0));
         };
-        let len = command.out.len() as u64;
-        if len == 0 || command.in_capsule {
+        let len = command.own.out.len() as u64;
+        if len == 0 || command.own.in_capsule {
             return sequence(
                 req::TCP_R2T_05,
                 format!("R2T for CID {:#06x}, whose data is {len} bytes, none outside the capsule", cid.0),
@@ -258,13 +258,13 @@ impl HostConnection {
         if !r2tl.is_multiple_of(4) && end != len {
             return field(16, req::TCP_R2T_21, format!("R2TL {r2tl}"));
         }
-        if command.r2ts >= u32::from(self.settings.r2ts.max(1)) {
-            let seen = format!("{} R2Ts outstanding for CID {:#06x}", command.r2ts + 1, cid.0);
+        if command.own.r2ts >= u32::from(self.settings.r2ts.max(1)) {
+            let seen = format!("{} R2Ts outstanding for CID {:#06x}", command.own.r2ts + 1, cid.0);
             return fault(Fes::LIMIT_EXCEEDED, 0, req::TCP_R2T_10, seen);
         }
-        if r2to != command.asked {
-            let rule = if command.asked == 0 { req::TCP_R2T_02 } else { req::TCP_R2T_03 };
-            return sequence(rule, format!("R2TO {r2to} where {} is next", command.asked));
+        if r2to != command.own.asked {
+            let rule = if command.own.asked == 0 { req::TCP_R2T_02 } else { req::TCP_R2T_03 };
+            return sequence(rule, format!("R2TO {r2to} where {} is next", command.own.asked));
         }
         if end > len {
             return fault(Fes::DATA_TRANSFER_OUT_OF_RANGE, 0, req::TCP_R2T_04, format!("R2T up to {end} for a buffer of {len}"));
@@ -274,7 +274,7 @@ impl HostConnection {
 
     /// A command that the controller can know of.
     fn known(&self, cid: Cid) -> Option<&Pending> {
-        self.pending.get(&cid).filter(|p| p.sent)
+        self.ledger.pending.get(&cid).filter(|p| p.sent)
     }
 
     fn act(&mut self, head: PduHead, pdu: &Bytes, sound: &Sound) {
@@ -285,40 +285,42 @@ impl HostConnection {
                 let digests = nvmf_wire::tcp::Digests { header: p.hdgst(), data: p.ddgst() };
                 self.agreed = Negotiated { digests, align: (usize::from(p.cpda()) + 1) * 4, maxh2cdata: p.maxh2cdata() };
                 self.state = State::Ready;
-                self.events.push_back(HostEvent::Ready(self.agreed));
+                self.ledger.events.push_back(HostEvent::Ready(Agreed::Tcp(self.agreed)));
             }
             PduType::CAPSULE_RESP => self.respond(response(pdu)),
             PduType::R2T => self.ready_to_transfer(R2t::read(pdu).unwrap_or_default()),
             PduType::C2H_DATA => self.take_data(C2hData::read(pdu).unwrap_or_default(), pdu, sound),
             _ => {
                 let p = TermReq::read(pdu).unwrap_or_default();
-                self.events.push_back(HostEvent::TermReq { fes: p.fes(), fei: p.fei() });
+                self.ledger.events.push_back(HostEvent::TermReq { fes: p.fes(), fei: p.fei() });
                 self.close(false);
             }
         }
     }
 
     fn ready_to_transfer(&mut self, p: R2t) {
-        let Some(command) = self.pending.get_mut(&p.cccid()) else { return };
-        command.asked = p.r2to() + p.r2tl();
-        command.r2ts += 1;
-        self.out.push_back(Item::H2cData { cid: p.cccid(), ttag: p.ttag(), at: p.r2to(), end: command.asked });
+        let Some(command) = self.ledger.pending.get_mut(&p.cccid()) else { return };
+        command.own.asked = p.r2to() + p.r2tl();
+        command.own.r2ts += 1;
+        self.out.push_back(Item::H2cData { cid: p.cccid(), ttag: p.ttag(), at: p.r2to(), end: command.own.asked });
     }
 
     fn take_data(&mut self, p: C2hData, pdu: &Bytes, sound: &Sound) {
-        let Some(command) = self.pending.get_mut(&p.cccid()) else {
+        let Some(command) = self.ledger.pending.get_mut(&p.cccid()) else {
             if p.success() {
-                self.forgotten.remove(&p.cccid());
+                self.ledger.forgotten.remove(&p.cccid());
             }
             return;
         };
         let data = pdu.slice(sound.data.clone());
+        // Out of the byte stream, and where there is a digest once more.
+        self.ledger.touched += data.len() as u64 * if sound.ddgst { 2 } else { 1 };
         if sound.ddgst && pdu.get(sound.data.end..) != Some(&crc32c(&data)[..]) {
             // Not fatal: the rest of the data is taken, then the command fails. [TCP-DGST-23, TCP-DGST-24]
-            command.ddgst_bad = true;
+            command.own.ddgst_bad = true;
         }
-        command.data.push(data);
-        command.last = p.last();
+        command.own.data.push(data);
+        command.own.last = p.last();
         if p.success() {
             // SQHD stays where it is. [TCP-C2H-12, FAB-SQFC-17]
             self.complete(Cqe::of(p.cccid(), Status::SUCCESS, 0));
@@ -326,23 +328,11 @@ impl HostConnection {
     }
 
     fn respond(&mut self, cqe: Cqe) {
-        let Some(command) = self.pending.get(&cqe.cid()) else {
-            // Of a command that a controller reset ended.
-            let _ = self.queue.complete(&cqe);
-            self.forgotten.remove(&cqe.cid());
-            self.note(req::FAB_INIT_13, format!("CapsuleResp for CID {:#06x} after the controller reset", cqe.cid().0));
+        if !self.ledger.take_head(&cqe, true) {
             return;
-        };
-        let connect = command.sqe.fctype() == Some(FabricsType::CONNECT);
-        let wish = connect && Connect::from_bytes(*command.sqe.as_bytes()).sqfcd();
-        if wish && cqe.status().is_success() && cqe.sqhd() == 0xffff {
-            self.queue.flow_control_off();
         }
-        if !self.queue.complete(&cqe) {
-            self.note(req::FAB_SQFC_14, format!("SQHD {} outside the queue or behind its tail", cqe.sqhd()));
-        }
-        if command_wants(self.pending.get(&cqe.cid())) && cqe.status().is_success() {
-            self.note(req::TCP_C2H_08, format!("success for CID {:#06x} without LAST_PDU", cqe.cid().0));
+        if command_wants(self.ledger.pending.get(&cqe.cid())) && cqe.status().is_success() {
+            self.ledger.note(req::TCP_C2H_08, format!("success for CID {:#06x} without LAST_PDU", cqe.cid().0));
         }
         self.complete(cqe);
     }
@@ -350,31 +340,48 @@ impl HostConnection {
     /// Ends a command; what was still to be sent for it is not sent any more.
     fn complete(&mut self, cqe: Cqe) {
         let cid = cqe.cid();
-        let Some(p) = self.pending.remove(&cid) else { return };
-        if p.r2ts > 0 {
+        let Some(p) = self.ledger.pending.remove(&cid) else { return };
+        let mut own = p.own;
+        if own.r2ts > 0 {
             self.out.retain(|i| !matches!(i, Item::H2cData { cid: c, .. } if *c == cid));
         }
         let mut local = None;
         if cqe.status().is_success() {
-            if p.data.len() < p.due as usize {
-                self.note(req::TCP_C2H_04, format!("success with {} of {} bytes", p.data.len(), p.due));
+            if own.data.len() < own.due as usize {
+                self.ledger.note(req::TCP_C2H_04, format!("success with {} of {} bytes", own.data.len(), own.due));
                 local = Some(Status::DATA_TRANSFER_ERROR);
             }
-            if !p.in_capsule && (p.asked as usize) < p.out.len() || p.r2ts > 0 {
-                self.note(req::TCP_R2T_04, format!("success after R2Ts for {} of {} bytes", p.asked, p.out.len()));
+            if !own.in_capsule && (own.asked as usize) < own.out.len() || own.r2ts > 0 {
+                self.ledger.note(req::TCP_R2T_04, format!("success after R2Ts for {} of {} bytes", own.asked, own.out.len()));
                 local = Some(Status::DATA_TRANSFER_ERROR);
             }
-            if p.ddgst_bad {
+            if own.ddgst_bad {
                 local = Some(Status::TRANSIENT_TRANSPORT_ERROR); // TCP-DGST-25
             }
         }
-        self.events.push_back(HostEvent::Completed(Completion { cid, cqe, local, data: p.data }));
+        self.gather(&mut own);
+        let completion = Completion { cid, cqe, local, data: own.data, memory: own.memory };
+        self.ledger.events.push_back(HostEvent::Completed(completion));
+    }
+
+    /// Data that is to be in the user's memory is copied there.
+    fn gather(&mut self, own: &mut Transfer) {
+        if own.due == 0 {
+            return;
+        }
+        let Some(memory) = &mut own.memory else { return };
+        let data = std::mem::replace(&mut own.data, Data::default());
+        if let Some(to) = memory.as_mut_slice().and_then(|m| m.get_mut(..data.len())) {
+            data.copy_to(to);
+            memory.touch(data.len());
+            self.ledger.touched += data.len() as u64;
+        }
     }
 }
 
 /// True for a command with data of which no C2HData had LAST_PDU.
 fn command_wants(p: Option<&Pending>) -> bool {
-    p.is_some_and(|p| p.due > 0 && !p.data.is_empty() && !p.last)
+    p.is_some_and(|p| p.own.due > 0 && !p.own.data.is_empty() && !p.own.last)
 }
 
 fn response(pdu: &[u8]) -> Cqe {

@@ -62,6 +62,11 @@ fn encode(header: &mut [u8], data: Bytes, digests: Digests, align: usize) -> Tra
     Transmit { head, payload: data, digest }
 }
 
+/// What the CPU reads of data on its way out: once for the copy into the byte stream, once for its digest.
+fn touched(data: &Bytes, digests: Digests) -> u64 {
+    data.len() as u64 * if digests.data { 2 } else { 1 }
+}
+
 impl HostConnection {
     /// The next PDU to send. R2Ts are answered in the order in which they came. [TCP-R2T-07]
     pub fn poll_transmit(&mut self, _now: Instant) -> Option<Transmit> {
@@ -89,9 +94,10 @@ impl HostConnection {
     fn capsule(&mut self, cid: Cid) -> Option<Transmit> {
         debug_assert_eq!(self.state, State::Ready);
         let agreed = self.agreed;
-        let p = self.pending.get_mut(&cid)?;
+        let p = self.ledger.pending.get_mut(&cid)?;
         p.sent = true;
-        let data = if p.in_capsule { p.out.clone() } else { Bytes::new() };
+        let data = if p.own.in_capsule { p.own.out.clone() } else { Bytes::new() };
+        self.ledger.touched += touched(&data, agreed.digests);
         let mut pdu = *CapsuleCmd::new().with(|s| s.sqe(*p.sqe.as_bytes())).as_bytes();
         common(&mut pdu, PduType::CAPSULE_CMD, 0);
         Some(encode(&mut pdu, data, agreed.digests, agreed.align))
@@ -100,7 +106,7 @@ impl HostConnection {
     /// One H2CData of an R2T; what remains of it goes back to the front of the queue. [TCP-H2C-05 to TCP-H2C-14]
     fn h2c_data(&mut self, cid: Cid, ttag: u16, at: u32, end: u32) -> Option<Transmit> {
         let agreed = self.agreed;
-        let p = self.pending.get_mut(&cid)?;
+        let p = &mut self.ledger.pending.get_mut(&cid)?.own;
         let len = (end - at).min(agreed.maxh2cdata);
         let last = at + len == end;
         let data = p.out.slice(at as usize..(at + len) as usize);
@@ -112,6 +118,7 @@ impl HostConnection {
         } else {
             self.out.push_front(Item::H2cData { cid, ttag, at: at + len, end });
         }
+        self.ledger.touched += touched(&data, agreed.digests);
         Some(encode(&mut pdu, data, agreed.digests, agreed.align))
     }
 }

@@ -2,25 +2,22 @@
 
 use bytes::Bytes;
 use nvmf_seam::Instant;
-use nvmf_wire::sqe::Direction;
 use nvmf_wire::tcp::ADMIN_IN_CAPSULE;
 use nvmf_wire::{Cid, Qid, SglDescriptor, Sqe};
 
-use super::{FORGOTTEN, HostConnection, HostEvent, Item, Payload, Pending, State, SubmitError};
+use super::{HostConnection, Item, State, Transfer};
+use crate::host::connection::{HostEvent, Payload, SubmitError};
 use crate::host::data::Data;
-
-/// FUSE of the first and of the second command of a pair. [Base 2.0, 3.4.2; NVM-FUSED-02]
-const FIRST: u8 = 1;
-const SECOND: u8 = 2;
+use crate::host::ledger::{FIRST, SECOND};
 
 impl HostConnection {
     /// Submits a command. CID, PSDT and SGL1 of `sqe` are filled in; the rest goes out as it is. Its answer is due `until`.
     pub fn submit(&mut self, sqe: Sqe, payload: Payload, until: Option<Instant>) -> Result<Cid, SubmitError> {
-        let command = self.prepare(sqe, payload, until)?;
-        if self.queue.room(self.pending.len()) == 0 {
+        let command = self.prepare(sqe, payload)?;
+        if self.ledger.room() == 0 {
             return Err(SubmitError::Full);
         }
-        Ok(self.place(command))
+        Ok(self.place(command, until))
     }
 
     /// Submits two commands as a fused pair, FUSE filled in as well: their capsules go out one behind the other, with none of the
@@ -31,51 +28,52 @@ impl HostConnection {
         (second, other): (Sqe, Payload),
         until: Option<Instant>,
     ) -> Result<(Cid, Cid), SubmitError> {
-        let first = self.prepare(first.with(|s| s.fuse(FIRST)), data, until)?;
-        let second = self.prepare(second.with(|s| s.fuse(SECOND)), other, until)?;
-        if self.queue.room(self.pending.len()) < 2 {
+        let first = self.prepare(first.with(|s| s.fuse(FIRST)), data)?;
+        let second = self.prepare(second.with(|s| s.fuse(SECOND)), other)?;
+        if self.ledger.room() < 2 {
             return Err(SubmitError::Full);
         }
-        Ok((self.place(first), self.place(second)))
+        Ok((self.place(first, until), self.place(second, until)))
     }
 
     /// Most data of a command from now on, bytes: what MDTS says once it is known. [FAB-IDENT-11, NVM-RW-07]
     pub fn limit_transfer(&mut self, bytes: u32) {
-        self.max_transfer = self.max_transfer.min(bytes);
+        self.ledger.limit_transfer(bytes);
     }
 
     /// The controller was reset: it has none of the commands any more, and they end here. What it may still say about them is
     /// passed over, and their identifiers are not used while it might. [FAB-INIT-13]
     pub fn forget(&mut self) {
         self.out.retain(|item| matches!(item, Item::Made(_)));
-        for (cid, p) in std::mem::take(&mut self.pending) {
+        for (cid, p) in std::mem::take(&mut self.ledger.pending) {
             if p.sent {
-                self.forgotten.insert(cid, p.due);
+                self.ledger.remember(cid, p.own.due);
             } else {
-                self.queue.take_back();
+                self.ledger.queue.take_back();
             }
-            self.events.push_back(HostEvent::Completed(p.ended_here(cid)));
-        }
-        while self.forgotten.len() > FORGOTTEN {
-            self.forgotten.pop_first();
+            self.ledger.events.push_back(HostEvent::Completed(p.own.aborted(cid)));
         }
     }
 
-    fn prepare(&self, sqe: Sqe, payload: Payload, until: Option<Instant>) -> Result<Pending, SubmitError> {
+    fn prepare(&mut self, sqe: Sqe, payload: Payload) -> Result<(Sqe, Transfer), SubmitError> {
         if self.state != State::Ready {
             return Err(SubmitError::NotReady);
         }
-        let (out, due, wanted) = match payload {
-            Payload::None => (Bytes::new(), 0, None),
-            Payload::Out(b) => (b, 0, Some(Direction::HostToController)),
-            Payload::In(n) => (Bytes::new(), n, Some(Direction::ControllerToHost)),
+        let wanted = self.ledger.check(&sqe, &payload)?;
+        let due = payload.sizes().1 as u32;
+        let (out, memory) = match payload {
+            Payload::None | Payload::In(_) => (Bytes::new(), None),
+            Payload::Out(b) => (b, None),
+            Payload::Into(m) if m.is_read_only() => return Err(SubmitError::ReadOnly),
+            Payload::Into(m) => (Bytes::new(), Some(m)),
+            Payload::OutOf(mut m) => {
+                // A byte stream is fed from bytes that cannot change: those of memory that can are copied.
+                let copied = if m.is_read_only() { 0 } else { m.len() };
+                m.touch(copied);
+                self.ledger.touched += copied as u64;
+                (m.slice(0, m.len()).unwrap_or_default(), Some(m))
+            }
         };
-        if wanted.is_some_and(|w| w != Direction::of(&sqe)) {
-            return Err(SubmitError::Direction);
-        }
-        if out.len() > self.max_transfer as usize || due > self.max_transfer {
-            return Err(SubmitError::TooLarge);
-        }
         // TCP-CAPSULE-02, TCP-CAPSULE-06: the limit is the transport's for admin and Fabrics commands, IOCCSZ's for the rest.
         let room = if self.qid == Qid::ADMIN || sqe.fctype().is_some() { ADMIN_IN_CAPSULE } else { self.in_capsule };
         let in_capsule = !out.is_empty() && out.len() <= room as usize;
@@ -87,14 +85,11 @@ impl HostConnection {
         };
         let sqe = sqe.with(|s| s.psdt(1)).with_sgl1(sgl);
         let data = Data::default();
-        Ok(Pending { sqe, out, in_capsule, sent: false, due, data, last: false, ddgst_bad: false, asked: 0, r2ts: 0, until })
+        Ok((sqe, Transfer { out, in_capsule, due, data, memory, last: false, ddgst_bad: false, asked: 0, r2ts: 0 }))
     }
 
-    fn place(&mut self, mut command: Pending) -> Cid {
-        let (pending, forgotten) = (&self.pending, &self.forgotten);
-        let cid = self.queue.submit(pending.len(), |c| pending.contains_key(&c) || forgotten.contains_key(&c));
-        command.sqe = command.sqe.with(|s| s.cid(cid));
-        self.pending.insert(cid, command);
+    fn place(&mut self, (sqe, own): (Sqe, Transfer), until: Option<Instant>) -> Cid {
+        let cid = self.ledger.place(sqe, own, until);
         self.out.push_back(Item::Capsule(cid));
         cid
     }

@@ -231,7 +231,7 @@ impl Ground {
     /// within it deviates; what it does take is then looked for, and has to be right as ever.
     fn long_write(&self, client: &mut Client) -> Step {
         let most = self.most(client);
-        let limit = client.facts().negotiated.get(&Qid(1)).map_or(0, |n| n.maxh2cdata);
+        let limit = client.facts().negotiated.get(&Qid(1)).and_then(|a| a.tcp()).map_or(0, |n| n.maxh2cdata);
         let need = u64::from(limit / self.block) + 3;
         if need > most {
             let room = self.bytes(most);
