@@ -117,6 +117,7 @@ impl Ground {
             Payload::None => 0,
             Payload::In(n) => u64::from(n / self.block),
             Payload::Out(data) => data.len() as u64 / u64::from(self.block),
+            Payload::OutOf(m) | Payload::Into(m) => m.len() as u64 / u64::from(self.block),
         };
         let answer = client.execute(Qid(1), sqe, payload)?;
         sound(&answer, want, what, lba, blocks)?;
