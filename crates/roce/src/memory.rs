@@ -6,6 +6,8 @@ use bytes::Bytes;
 use nvmf_seam::rdma::{Access, Memory, Pd, Remote, Rkey};
 use nvmf_seam::{Entropy, SplitMix64};
 
+use crate::pool::Pool;
+
 /// What a packet wants to do with a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
@@ -132,13 +134,25 @@ impl Regions {
         if want == Want::Write && region.memory.as_mut_slice().is_none() { Err(Refused) } else { Ok(()) }
     }
 
-    /// The bytes of a READ: lent where the memory is shared, copied once where it may change.
-    pub(crate) fn read(&mut self, pd: Pd, at: Remote, len: u32) -> Result<Bytes, Refused> {
+    /// Whether a READ may be. Gives its bytes where the memory is shared; what may change is read by [`Regions::copy`], packet by packet.
+    pub(crate) fn read(&mut self, pd: Pd, at: Remote, len: u32) -> Result<Option<Bytes>, Refused> {
         if len == 0 {
-            return Ok(Bytes::new());
+            return Ok(Some(Bytes::new()));
         }
         let (region, offset) = self.find(pd, at, len, Want::Read)?;
-        region.memory.slice(offset, len as usize).ok_or(Refused)
+        match region.memory.as_mut_slice() {
+            Some(_) => Ok(None),
+            None => region.memory.slice(offset, len as usize).map(Some).ok_or(Refused),
+        }
+    }
+
+    /// The bytes of one packet of a READ.
+    pub(crate) fn copy(&mut self, pd: Pd, at: Remote, len: u32, pool: &mut Pool) -> Result<Bytes, Refused> {
+        let (region, offset) = self.find(pd, at, len, Want::Read)?;
+        let bytes = region.memory.as_slice().get(offset..offset + len as usize).ok_or(Refused)?;
+        let mut out = pool.take(bytes.len());
+        out.extend_from_slice(bytes);
+        Ok(out.freeze())
     }
 
     /// Puts the bytes of one packet of a WRITE where they belong.

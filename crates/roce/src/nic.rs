@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use bytes::Bytes;
-use nvmf_seam::rdma::{Accept, Ask, Device, DeviceError, DeviceEvent, Happening, Limits, Memory, PacketSide, QpId, Rkey, Work};
+use nvmf_seam::rdma::{Accept, Ask, Device, DeviceError, DeviceEvent, Happening, Limits, Memory, QpId, Rkey, Work};
 use nvmf_seam::{Entropy, Instant};
 use nvmf_wire::cm::GSI_QPN;
 use nvmf_wire::roce::{Bth, CNP_RESERVED, RoceOpcode};
@@ -16,7 +16,7 @@ use crate::counters::Counters;
 use crate::packet::{CE, Parts};
 use crate::qp::QpState;
 use crate::receive::{self, Incoming, Source};
-use crate::table::Table;
+use crate::table::{Conn, Table};
 use crate::{Datagram, NicSettings};
 
 /// A software RoCEv2 NIC with one port. See the crate's documentation for how to drive it.
@@ -25,23 +25,43 @@ pub struct Nic {
     pub(crate) core: Core,
     pub(crate) table: Table,
     pub(crate) listening: BTreeSet<u16>,
+    agenda: Agenda,
+}
+
+/// Who may have something to do, and when.
+#[derive(Debug, Default)]
+struct Agenda {
     /// Connections that may have packets to send, each once.
     ring: VecDeque<u32>,
     /// Deadlines, of which only the one that its connection names as scheduled counts.
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
+impl Agenda {
+    /// A connection may have something to send, and another deadline.
+    fn touch(&mut self, conn: &mut Conn) {
+        if !core::mem::replace(&mut conn.in_ring, true) {
+            self.ring.push_back(conn.qp.shared.id.0);
+        }
+        self.reschedule(conn);
+    }
+
+    /// Sees to it that the heap has an entry not later than the connection's deadline.
+    fn reschedule(&mut self, conn: &mut Conn) {
+        if let Some(deadline) = conn.deadline()
+            && conn.scheduled.is_none_or(|at| at > deadline)
+        {
+            conn.scheduled = Some(deadline);
+            self.timers.push(Reverse((deadline, conn.qp.shared.id.0)));
+        }
+    }
+}
+
 impl Nic {
     /// A NIC without connections. Everything that it chooses by chance (queue pair numbers, PSNs, communication IDs, keys) follows
     /// from `seed`; two NICs of one world have different ones.
     pub fn new(settings: NicSettings, seed: u64) -> Self {
-        Self {
-            core: Core::new(settings, seed),
-            table: Table::default(),
-            listening: BTreeSet::new(),
-            ring: VecDeque::new(),
-            timers: BinaryHeap::new(),
-        }
+        Self { core: Core::new(settings, seed), table: Table::default(), listening: BTreeSet::new(), agenda: Agenda::default() }
     }
 
     /// What it was made with.
@@ -69,82 +89,33 @@ impl Nic {
         let core = &mut self.core;
         let Some(packet) = receive::parse(&core.settings, &mut core.counters, &mut core.pool, source) else { return };
         let bth = packet.headers.bth;
-        let id = self.table.qpn(bth.dqpn());
-        if let Some(conn) = id.and_then(|id| self.table.get(id))
-            && conn.qp.shared.peer == packet.from
-        {
-            let id = conn.qp.shared.id.0;
-            self.show(now, id, &packet);
+        let conn = self.table.by_qpn(bth.dqpn());
+        let known = conn.is_some();
+        let mut conn = conn.filter(|c| c.qp.shared.peer == packet.from);
+        if let Some(conn) = &mut conn {
+            core.show(now, conn, &packet);
         }
-        let c = &mut self.core.counters;
+        let c = &mut core.counters;
         if !packet.intact {
             // [ROCE-ICRC-01]
             c.bad_icrc += 1;
         } else if bth.tver() != 0 {
             // [ROCE-BTH-01]
             c.bad_version += 1;
-        } else if (bth.pkey() ^ self.core.settings.pkey) & 0x7fff != 0 {
+        } else if (bth.pkey() ^ core.settings.pkey) & 0x7fff != 0 {
             c.bad_pkey += 1;
         } else if bth.dqpn() == GSI_QPN {
             self.handle_cm(now, &packet);
-        } else if let Some(id) = id {
-            self.handle_packet(now, id, &packet);
+        } else if let Some(conn) = conn {
+            let up = handle_packet(core, conn, now, &packet);
+            self.agenda.touch(conn);
+            if up {
+                self.table.settled();
+            }
+        } else if known {
+            c.wrong_peer += 1;
         } else {
             c.unknown_qp += 1;
-        }
-    }
-
-    /// A packet for a queue pair of ours.
-    fn handle_packet(&mut self, now: Instant, id: u32, packet: &Incoming<'_>) {
-        let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { return };
-        let op = packet.headers.bth.opcode();
-        if conn.qp.shared.peer != packet.from {
-            core.counters.wrong_peer += 1;
-            return;
-        }
-        if !conn.qp.shared.state.receives() {
-            core.counters.wrong_state += 1;
-            return;
-        }
-        if op == RoceOpcode::CNP {
-            core.counters.cnps_received += 1;
-            return;
-        }
-        if op.transport() != 0 {
-            core.counters.wrong_transport += 1;
-            return;
-        }
-        if conn.mute {
-            return;
-        }
-        let marked = packet.traffic_class & 3 == CE;
-        let first = conn.cm.state == CmState::RepSent;
-        if first {
-            self.established(id);
-        }
-        if marked {
-            self.congested(now, id);
-        }
-        let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { return };
-        conn.qp.handle(core, now, packet);
-        self.touch(id);
-    }
-
-    /// Answers a congestion mark by a CNP, unless one went out just now. [IBA annex A17.9.3]
-    fn congested(&mut self, now: Instant, id: u32) {
-        let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { return };
-        core.counters.congestion_marks += 1;
-        let Some(interval) = core.settings.cnp_interval else { return };
-        if conn.last_cnp.is_some_and(|last| now.since(last) < interval) {
-            return;
-        }
-        conn.last_cnp = Some(now);
-        let shared = &conn.qp.shared;
-        let bth = Bth::new().with(|s| s.opcode(RoceOpcode::CNP).becn(true).pkey(core.settings.pkey).dqpn(shared.peer_qpn));
-        if let Some(flow) = core.control_flow(shared.peer, core.settings.cnp_dscp, shared.qpn << 8 ^ shared.peer_qpn) {
-            let parts = Parts { bth, extended: [&[], &[]], inline: &[0; CNP_RESERVED], payload: Bytes::new() };
-            core.counters.cnps_sent += 1;
-            core.push_control(Some(QpId(id)), flow.packet(parts));
         }
     }
 
@@ -153,7 +124,7 @@ impl Nic {
         let (id, datagram) = self.next_datagram(now)?;
         self.core.counters.sent += 1;
         if let Some(id) = id {
-            self.record(now, id.0, PacketSide::Ours, || datagram.to_bytes());
+            self.record(now, id.0, || datagram.to_bytes());
         }
         Some(datagram)
     }
@@ -162,12 +133,12 @@ impl Nic {
         if let Some(control) = self.core.control.pop_front() {
             return Some(control);
         }
-        while let Some(id) = self.ring.pop_front() {
+        while let Some(id) = self.agenda.ring.pop_front() {
             let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { continue };
             match conn.qp.poll(core, now) {
                 Some(datagram) => {
-                    self.ring.push_back(id);
-                    self.reschedule(id);
+                    self.agenda.ring.push_back(id);
+                    self.agenda.reschedule(conn);
                     return Some((Some(QpId(id)), datagram));
                 }
                 None => conn.in_ring = false,
@@ -178,23 +149,23 @@ impl Nic {
 
     /// The earliest time at which [`Nic::handle_timeout`] has something to do.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
+        while let Some(Reverse((at, id))) = self.agenda.timers.peek().copied() {
             let conn = self.table.get(id).filter(|c| c.scheduled == Some(at));
             let Some(conn) = conn else {
-                self.timers.pop();
+                self.agenda.timers.pop();
                 continue;
             };
             // Deadlines move on with every acknowledgement; the heap learns of it here.
             match conn.deadline() {
                 Some(deadline) if deadline > at => {
                     conn.scheduled = Some(deadline);
-                    self.timers.pop();
-                    self.timers.push(Reverse((deadline, id)));
+                    self.agenda.timers.pop();
+                    self.agenda.timers.push(Reverse((deadline, id)));
                 }
                 Some(_) => return Some(at),
                 None => {
                     conn.scheduled = None;
-                    self.timers.pop();
+                    self.agenda.timers.pop();
                 }
             }
         }
@@ -206,7 +177,7 @@ impl Nic {
         while let Some(at) = self.poll_timeout()
             && at <= now
         {
-            let Some(Reverse((_, id))) = self.timers.pop() else { return };
+            let Some(Reverse((_, id))) = self.agenda.timers.pop() else { return };
             let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { continue };
             conn.scheduled = None;
             conn.qp.handle_timeout(core, now);
@@ -215,24 +186,17 @@ impl Nic {
         }
     }
 
-    /// A connection may have something to send, and another deadline.
+    /// See [`Agenda::touch`].
     pub(crate) fn touch(&mut self, id: u32) {
-        if let Some(conn) = self.table.get(id)
-            && !core::mem::replace(&mut conn.in_ring, true)
-        {
-            self.ring.push_back(id);
+        if let Some(conn) = self.table.get(id) {
+            self.agenda.touch(conn);
         }
-        self.reschedule(id);
     }
 
-    /// Sees to it that the heap has an entry not later than the connection's deadline.
+    /// See [`Agenda::reschedule`].
     pub(crate) fn reschedule(&mut self, id: u32) {
-        let Some(conn) = self.table.get(id) else { return };
-        if let Some(deadline) = conn.deadline()
-            && conn.scheduled.is_none_or(|at| at > deadline)
-        {
-            conn.scheduled = Some(deadline);
-            self.timers.push(Reverse((deadline, id)));
+        if let Some(conn) = self.table.get(id) {
+            self.agenda.reschedule(conn);
         }
     }
 
@@ -257,6 +221,52 @@ impl Nic {
             conn.qp.last_words(&mut self.core);
             self.core.forget_events(QpId(id));
         }
+    }
+}
+
+/// A packet of its peer for a connection. True where it stands for RTU, and the connection is up by it.
+fn handle_packet(core: &mut Core, conn: &mut Conn, now: Instant, packet: &Incoming<'_>) -> bool {
+    let op = packet.headers.bth.opcode();
+    if !conn.qp.shared.state.receives() {
+        core.counters.wrong_state += 1;
+        return false;
+    }
+    if op == RoceOpcode::CNP {
+        core.counters.cnps_received += 1;
+        return false;
+    }
+    if op.transport() != 0 {
+        core.counters.wrong_transport += 1;
+        return false;
+    }
+    if conn.mute {
+        return false;
+    }
+    let up = conn.cm.state == CmState::RepSent;
+    if up {
+        conn.established(core);
+    }
+    if packet.traffic_class & 3 == CE {
+        congested(core, conn, now);
+    }
+    conn.qp.handle(core, now, packet);
+    up
+}
+
+/// Answers a congestion mark by a CNP, unless one went out just now. [IBA annex A17.9.3]
+fn congested(core: &mut Core, conn: &mut Conn, now: Instant) {
+    core.counters.congestion_marks += 1;
+    let Some(interval) = core.settings.cnp_interval else { return };
+    if conn.last_cnp.is_some_and(|last| now.since(last) < interval) {
+        return;
+    }
+    conn.last_cnp = Some(now);
+    let shared = &conn.qp.shared;
+    let bth = Bth::new().with(|s| s.opcode(RoceOpcode::CNP).becn(true).pkey(core.settings.pkey).dqpn(shared.peer_qpn));
+    if let Some(flow) = core.control_flow(shared.peer, core.settings.cnp_dscp, shared.qpn << 8 ^ shared.peer_qpn) {
+        let parts = Parts { bth, extended: [&[], &[]], inline: &[0; CNP_RESERVED], payload: Bytes::new() };
+        core.counters.cnps_sent += 1;
+        core.push_control(Some(shared.id), flow.packet(parts));
     }
 }
 
@@ -298,7 +308,7 @@ impl Device for Nic {
             return Err(DeviceError::State);
         }
         conn.qp.post(core, work)?;
-        self.touch(qp.0);
+        self.agenda.touch(conn);
         Ok(())
     }
 

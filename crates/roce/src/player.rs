@@ -6,8 +6,10 @@ use bytes::Bytes;
 use nvmf_seam::Instant;
 use nvmf_seam::rdma::{DeviceError, Facts, Happening, Packet, PacketSide, QpId, RawPacket, Recorded, Rkey};
 
+use crate::common::Core;
 use crate::nic::Nic;
 use crate::receive::Incoming;
+use crate::table::Conn;
 
 impl Nic {
     /// What happened, oldest first, with the packets of connections that are observed.
@@ -97,28 +99,40 @@ impl Nic {
         self.table.get(qp.0).map(|c| c.recorded.packets.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn record(&mut self, now: Instant, id: u32, side: PacketSide, datagram: impl FnOnce() -> Bytes) {
+    /// Records a packet of ours.
+    pub(crate) fn record(&mut self, now: Instant, id: u32, datagram: impl FnOnce() -> Bytes) {
         let limit = self.core.settings.record;
         if limit > 0
             && let Some(conn) = self.table.get(id)
         {
-            conn.recorded.push(limit, || Recorded { at: now, side, datagram: datagram() });
+            conn.recorded.push(limit, || Recorded { at: now, side: PacketSide::Ours, datagram: datagram() });
         }
     }
 
-    /// Records a packet of the peer, and shows it where its connection is observed.
+    /// See [`Core::show`].
     pub(crate) fn show(&mut self, now: Instant, id: u32, packet: &Incoming<'_>) {
-        self.record(now, id, PacketSide::Peer, || packet.datagram());
-        let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { return };
+        if let Some(conn) = self.table.get(id) {
+            self.core.show(now, conn, packet);
+        }
+    }
+}
+
+impl Core {
+    /// Records a packet of the peer, and shows it where its connection is observed.
+    pub(crate) fn show(&mut self, now: Instant, conn: &mut Conn, packet: &Incoming<'_>) {
+        let limit = self.settings.record;
+        if limit > 0 {
+            conn.recorded.push(limit, || Recorded { at: now, side: PacketSide::Peer, datagram: packet.datagram() });
+        }
         if !conn.observed {
             return;
         }
-        if core.shown >= core.settings.max_shown {
-            core.counters.not_shown += 1;
+        if self.shown >= self.settings.max_shown {
+            self.counters.not_shown += 1;
             return;
         }
-        core.shown += 1;
+        self.shown += 1;
         let packet = Packet { at: now, bytes: packet.bytes(), intact: packet.intact };
-        core.tell(QpId(id), Happening::Packet(packet));
+        self.tell(conn.qp.shared.id, Happening::Packet(packet));
     }
 }

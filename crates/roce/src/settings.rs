@@ -48,6 +48,9 @@ pub struct NicSettings {
     pub ack_every: u32,
     /// Local ACK Timeout n of our queue pairs, as the REQ names it: 4.096 us * 2^n; 0 for never. [IBA vol. 1, 9.7.6.1.3]
     pub ack_timeout: u8,
+    /// Target ACK Delay n that a REP names: 4.096 us * 2^n, for which we may hold back an acknowledgement. The other side waits no shorter
+    /// for one. [IBA vol. 1, 12.7.33]
+    pub ack_delay: u8,
     /// A Retry Count of 7 is without end, as soft-RoCE and some NICs have it. In InfiniBand it is 7 times.
     pub endless_retries: bool,
     /// Timer code of our RNR NAKs. [IBA vol. 1, 9.7.5.2.8, Table 45]
@@ -96,6 +99,7 @@ impl NicSettings {
             window: 128,
             ack_every: 32,
             ack_timeout: 17,
+            ack_delay: 0,
             endless_retries: false,
             rnr_timer: 12,
             cnp_interval: Some(Duration::from_micros(50)),

@@ -102,8 +102,10 @@ impl Table {
         self.conns.get_mut(&id).map(|c| &mut **c)
     }
 
-    pub(crate) fn qpn(&self, qpn: u32) -> Option<u32> {
-        self.by_qpn.get(&qpn).copied()
+    /// The connection whose queue pair has this number.
+    pub(crate) fn by_qpn(&mut self, qpn: u32) -> Option<&mut Conn> {
+        let id = self.by_qpn.get(&qpn)?;
+        self.conns.get_mut(id).map(|c| &mut **c)
     }
 
     pub(crate) fn comm_id(&self, id: u32) -> Option<u32> {

@@ -147,7 +147,7 @@ impl Run {
     }
 
     fn finish(&mut self, n: u64) {
-        let mut pair_done = |run: &mut Self| {
+        let pair_done = |run: &mut Self| {
             run.check();
             run.done == [n; 2] && run.expected.iter().all(VecDeque::is_empty) && run.reads.is_empty()
         };

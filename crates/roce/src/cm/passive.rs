@@ -7,6 +7,7 @@ use nvmf_seam::rdma::{Accept, Asked, CmEvent, DeviceError, Happening, Pd, QpId};
 use nvmf_wire::cm::{CmMessage, CmMra, CmRep, CmReq, CmRtu, CmService, CmStage, IpCm, PathMtu, RejReason, SERVICE_ID};
 
 use super::{Cm, CmState, Message, Side, messages};
+use crate::common::Core;
 use crate::nic::Nic;
 use crate::qp::{PeerFacts, Qp};
 use crate::table::Conn;
@@ -181,6 +182,7 @@ impl Nic {
                 .psn(conn.cm.psn)
                 .resources(reads_in)
                 .depth(facts.reads_out)
+                .ack_delay(core.settings.ack_delay)
                 .flow_control(facts.flow_control)
                 .rnr_retries(accept.rnr_retry_count.min(7))
                 .ca_guid(core.settings.guid)
@@ -213,18 +215,22 @@ impl Nic {
     pub(super) fn on_rtu(&mut self, message: &Message<'_>) {
         let Ok(rtu) = CmRtu::read(message.body) else { return };
         let Some(id) = self.addressee(message, rtu.remote_id(), rtu.local_id()) else { return };
-        match self.table.get(id).map(|c| c.cm.state) {
-            Some(CmState::RepSent) => self.established(id),
-            Some(CmState::Established) => {}
-            _ => self.core.counters.stray_cm += 1,
+        let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { return };
+        match conn.cm.state {
+            CmState::RepSent => {
+                conn.established(core);
+                self.table.settled();
+            }
+            CmState::Established => {}
+            _ => core.counters.stray_cm += 1,
         }
     }
+}
 
+impl Conn {
     /// RTU came, or the first request in its place. [IBA vol. 1, 12.9.8.2]
-    pub(crate) fn established(&mut self, id: u32) {
-        let (core, Some(conn)) = (&mut self.core, self.table.get(id)) else { return };
-        conn.cm.answered(CmState::Established);
-        core.tell(QpId(id), Happening::Cm(CmEvent::Established));
-        self.table.settled();
+    pub(crate) fn established(&mut self, core: &mut Core) {
+        self.cm.answered(CmState::Established);
+        core.tell(self.qp.shared.id, Happening::Cm(CmEvent::Established));
     }
 }

@@ -179,6 +179,9 @@ impl Qp {
     /// The next packet, where there is one to send now: answers first.
     pub(crate) fn poll(&mut self, core: &mut Core, now: Instant) -> Option<Datagram> {
         if let Some(d) = self.responder.poll(&self.shared, core) {
+            if self.responder.is_broken() {
+                self.fault(core);
+            }
             return Some(d);
         }
         self.requester.poll(&self.shared, core, now)

@@ -42,10 +42,24 @@ enum Current {
 /// What is to be sent, in the order of the PSNs that it answers.
 #[derive(Debug)]
 enum Answer {
-    Ack { psn: u32 },
-    Nak { psn: u32, code: NakCode },
-    NotReady { psn: u32 },
-    Read { psn: u32, first: bool, data: Bytes },
+    Ack {
+        psn: u32,
+    },
+    Nak {
+        psn: u32,
+        code: NakCode,
+    },
+    NotReady {
+        psn: u32,
+    },
+    /// The bytes of `left` come from `lent`, or where that is `None` out of the region at the moment at which they go out.
+    Read {
+        psn: u32,
+        first: bool,
+        at: Remote,
+        left: u32,
+        lent: Option<Bytes>,
+    },
 }
 
 /// A READ that was answered, to be answered again. [IBA vol. 1, 9.7.5.1.5]
@@ -70,6 +84,8 @@ pub(crate) struct Responder {
     /// At most `max_reads`.
     answered: VecDeque<Answered>,
     max_reads: usize,
+    /// A region went while a READ of it was answered.
+    broken: bool,
 }
 
 /// Why a request is not executed.
@@ -221,13 +237,13 @@ impl Responder {
             return;
         }
         let at = Remote { addr: reth.va(), key: read.at.key };
-        if let Ok(data) = core.regions.read(shared.pd, at, reth.dmalen()) {
+        if let Ok(lent) = core.regions.read(shared.pd, at, reth.dmalen()) {
             // The requester went back to here: what waits for it from here on, it asks for again.
             self.answers.retain(|a| match a {
                 Answer::Ack { psn: p } | Answer::Read { psn: p, .. } => psn_distance(*p, psn) < 0,
                 _ => true,
             });
-            self.answers.push_back(Answer::Read { psn, first: true, data });
+            self.answers.push_back(Answer::Read { psn, first: true, at, left: reth.dmalen(), lent });
         }
     }
 
@@ -347,13 +363,13 @@ impl Responder {
             return Err(INVALID);
         }
         let (at, len) = (Remote { addr: reth.va(), key: Rkey(reth.rkey()) }, reth.dmalen());
-        let data = core.regions.read(shared.pd, at, len)?;
+        let lent = core.regions.read(shared.pd, at, len)?;
         let (psn, psns) = (self.expected, len.div_ceil(shared.mtu).max(1));
         if self.answered.len() >= self.max_reads {
             self.answered.pop_front();
         }
         self.answered.push_back(Answered { psn, psns, at, len });
-        self.answers.push_back(Answer::Read { psn, first: true, data });
+        self.answers.push_back(Answer::Read { psn, first: true, at, left: len, lent });
         self.expected = psn_add(psn, psns);
         self.msn = psn_add(self.msn, 1);
         Ok(())
@@ -366,7 +382,7 @@ impl Responder {
 
     /// The next answer.
     pub(crate) fn poll(&mut self, shared: &Shared, core: &mut Core) -> Option<Datagram> {
-        let (msn, mtu) = (self.msn, shared.mtu as usize);
+        let msn = self.msn;
         let credits = self.credits(shared);
         match self.answers.front_mut()? {
             Answer::Ack { psn } => {
@@ -386,9 +402,20 @@ impl Responder {
                 self.answers.pop_front();
                 d
             }
-            Answer::Read { psn, first, data } => {
-                let piece = data.split_to(mtu.min(data.len()));
-                let last = data.is_empty();
+            Answer::Read { psn, first, at, left, lent } => {
+                let len = shared.mtu.min(*left);
+                let piece = match lent {
+                    Some(data) => Ok(data.split_to(data.len().min(len as usize))),
+                    None => core.regions.copy(shared.pd, *at, len, &mut core.pool),
+                };
+                let Ok(piece) = piece else {
+                    let psn = *psn;
+                    self.answers.clear();
+                    self.broken = true;
+                    core.counters.nak_access += 1;
+                    return acknowledge(shared, core, psn, nak_aeth(NakCode::REMOTE_ACCESS, msn));
+                };
+                let last = *left == len;
                 let op = match (*first, last) {
                     (true, true) => RoceOpcode::READ_ONLY,
                     (true, false) => RoceOpcode::READ_FIRST,
@@ -398,13 +425,19 @@ impl Responder {
                 let aeth = Aeth::new().with(|s| s.kind(AethKind::ACK).value(credits).msn(msn));
                 let aeth = if op == RoceOpcode::READ_MIDDLE { &[][..] } else { aeth.as_bytes() };
                 let d = shared.packet(core, Bth::new().with(|s| s.opcode(op).psn(*psn)), [aeth, &[]], &[], piece);
-                (*psn, *first) = (psn_add(*psn, 1), false);
+                (*psn, *first, *left) = (psn_add(*psn, 1), false, *left - len);
+                at.addr = at.addr.wrapping_add(u64::from(len));
                 if last {
                     self.answers.pop_front();
                 }
                 d
             }
         }
+    }
+
+    /// The queue pair has to go to ERR: what was promised cannot be sent.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Code of the receive buffers that wait, rounded down. [IBA vol. 1, 9.7.7.2.4]
