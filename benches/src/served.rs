@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nvmf_engine::controller::NewNamespace;
 use nvmf_engine::store::MemoryStore;
-use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_engine::{ControllerSettings, RdmaSettings, TcpSettings};
 use nvmf_net::target::{Listener, SubsystemConfig};
 use nvmf_net::{EmbeddedTarget, TargetConfig};
 use nvmf_seam::{Geometry, Store, StoreOp};
@@ -29,6 +29,7 @@ pub fn target() -> io::Result<EmbeddedTarget> {
         subsystems: vec![SubsystemConfig { nqn: SUBNQN.into(), hosts: None, namespaces }],
         controller: ControllerSettings::default(),
         tcp: TcpSettings::default(),
+        rdma: RdmaSettings::default(),
         tap: None,
         observer: None,
     })

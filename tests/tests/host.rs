@@ -7,7 +7,7 @@ use bytes::Bytes;
 use nvmf_engine::controller::{Hub, HubEvent, NewNamespace, Port, PortTransport};
 use nvmf_engine::host::{HostError, HostSettings, Payload, SubmitError, command};
 use nvmf_engine::store::MemoryStore;
-use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_engine::{ControllerSettings, RdmaSettings, TcpSettings};
 use nvmf_fabric::{Sim, SimOptions, SimTarget};
 use nvmf_net::target::{Listener, SubsystemConfig};
 use nvmf_net::{ClientError, EmbeddedTarget, HostClient, Notice, RealNetwork, TargetConfig};
@@ -108,6 +108,7 @@ fn the_same_over_loopback_sockets() {
         }],
         controller: ControllerSettings::default(),
         tcp: TcpSettings { maxh2cdata: 4096, max_c2hdata: 4096, ..TcpSettings::default() },
+        rdma: RdmaSettings::default(),
         tap: None,
         observer: None,
     })

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nvmf_engine::controller::NewNamespace;
 use nvmf_engine::store::MemoryStore;
-use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_engine::{ControllerSettings, RdmaSettings, TcpSettings};
 use nvmf_net::target::{EmbeddedTarget, Listener, SubsystemConfig, TargetConfig};
 use nvmf_seam::store::Geometry;
 use nvmf_seam::{Side, Tap, TapOutput};
@@ -32,6 +32,7 @@ fn config() -> TargetConfig {
         }],
         controller: ControllerSettings::default(),
         tcp: TcpSettings { term_wait: Duration::from_millis(200), ..TcpSettings::default() },
+        rdma: RdmaSettings::default(),
         tap: None,
         observer: None,
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nvmf_conformance::ExitStatus;
 use nvmf_engine::controller::{ConfigError, Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::store::MemoryStore;
-use nvmf_engine::{Reference, TcpSettings};
+use nvmf_engine::{RdmaSettings, Reference, TcpSettings};
 use nvmf_fabric::{Sim, SimOptions, SimTarget};
 use nvmf_net::target::{Listener, SubsystemConfig};
 use nvmf_net::{EmbeddedTarget, RealNetwork, TargetConfig};
@@ -81,6 +81,7 @@ fn embedded(reference: Reference) -> Result<Place, (ExitStatus, String)> {
         subsystems: vec![subsystem()],
         controller: reference.settings(),
         tcp: tcp_settings(),
+        rdma: RdmaSettings::default(),
         tap: None,
         observer: None,
     };

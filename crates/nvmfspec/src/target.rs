@@ -11,12 +11,14 @@ use std::sync::Arc;
 
 use nvmf_conformance::suite::Suite;
 use nvmf_conformance::{ExitStatus, select};
-use nvmf_engine::{ControllerModel, ControllerSettings, TcpSettings};
+use nvmf_engine::{ControllerModel, ControllerSettings, RdmaSettings, TcpSettings};
+use nvmf_net::roce::Way;
 use nvmf_net::target::{Listener, Observer, SubsystemConfig, TapFactory, Target, TargetConfig};
 use nvmf_scenario::ast::{Fault, Script};
 use nvmf_scenario::fault::FaultTap;
 
 use crate::output;
+use crate::values::{TransportArg, listen_at};
 use control::Control;
 use log::Log;
 use namespace::Namespace;
@@ -26,6 +28,8 @@ Examples:
   nvmfspec target                                            64 MiB in memory on 127.0.0.1:4420
   nvmfspec target --listen 0.0.0.0:4420 --namespace mem:1GiB,bs=4096 --namespace file:disk.img
   nvmfspec target --discovery 0.0.0.0:8009 --listen 0.0.0.0:4420
+  nvmfspec target --transport rdma --listen 10.0.0.5         NVMe/RDMA over RoCEv2, without an RDMA device
+  nvmfspec target --transport tcp,rdma --listen 10.0.0.5 --discovery 10.0.0.5:8009
   nvmfspec target --judge                                    tells what the hosts that come do wrong
   nvmfspec target --fault tcp-r2t-nothing --pcap out.pcapng  a target that is wrong in one way
   nvmfspec target --control /run/nvmf.sock                   then: nvmfspec control /run/nvmf.sock namespace add mem:64MiB
@@ -36,10 +40,17 @@ It serves until SIGINT, or `quit` over its control socket, and then ends with st
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TargetArgs {
-    /// Where to listen; may be repeated; the discovery subsystem answers here too
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:4420")]
+    /// Where to listen; may be repeated; the discovery subsystem answers here too. Without a port 4420
+    #[arg(long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1:4420", value_parser = listen_at)]
     listen: Vec<SocketAddr>,
-    /// Where to listen for discovery alone; may be repeated
+    /// Over what at each --listen: tcp, rdma or tcp,rdma
+    #[arg(long, value_name = "WHAT", default_value = "tcp", value_delimiter = ',')]
+    transport: Vec<TransportArg>,
+    /// How RoCEv2 goes out without an RDMA device: udp (port 4791 of the address), raw:INTERFACE[:ADDRESS] or
+    /// qemu:OUR-PORT:ITS-PORT:ADDRESS
+    #[arg(long, value_name = "WAY", default_value = "udp")]
+    nic: Way,
+    /// Where to listen over TCP for discovery alone; may be repeated
     #[arg(long, value_name = "ADDR:PORT")]
     discovery: Vec<SocketAddr>,
     /// Address of the first --listen in the discovery log, where hosts reach it by another one
@@ -183,11 +194,18 @@ fn interrupted() -> std::io::Result<impl Future<Output = ()>> {
 }
 
 fn config(args: &TargetArgs, faults: &[Fault], log: Arc<Log>) -> Result<TargetConfig, String> {
-    let mut listeners: Vec<Listener> = args.listen.iter().map(|at| Listener::new(*at)).collect();
+    let over = |at: &SocketAddr, transport: &TransportArg| match transport {
+        TransportArg::Tcp => Listener::new(*at),
+        TransportArg::Rdma => Listener::new(*at).over_rdma(args.nic.clone()),
+    };
+    let mut listeners: Vec<Listener> = args.listen.iter().flat_map(|at| args.transport.iter().map(move |t| over(at, t))).collect();
+    if !faults.is_empty() && args.transport.contains(&TransportArg::Rdma) {
+        return Err("--fault changes PDUs of NVMe/TCP: over RDMA there are none".into());
+    }
     if let Some(first) = listeners.first_mut() {
         first.advertise = args.advertise;
     }
-    listeners.extend(args.discovery.iter().map(|at| Listener { at: *at, advertise: None, discovery_only: true }));
+    listeners.extend(args.discovery.iter().map(|at| Listener { discovery_only: true, ..Listener::new(*at) }));
     let namespaces = args
         .namespace
         .iter()
@@ -219,6 +237,7 @@ fn config(args: &TargetArgs, faults: &[Fault], log: Arc<Log>) -> Result<TargetCo
             max_c2hdata: args.max_c2hdata / 4 * 4,
             ..TcpSettings::default()
         },
+        rdma: RdmaSettings::default(),
         tap: taps(faults)?,
         observer: Some(log as Arc<dyn Observer>),
     })

@@ -1,7 +1,38 @@
 //! Values of options that are more than a word: each with a `FromStr` whose error says what was expected.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+
+use nvmf_wire::tcp::IO_PORT;
+
+/// What carries queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum TransportArg {
+    /// NVMe/TCP
+    #[default]
+    Tcp,
+    /// NVMe/RDMA over RoCEv2
+    Rdma,
+}
+
+impl fmt::Display for TransportArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Rdma => "rdma",
+        })
+    }
+}
+
+/// `ADDR[:PORT]`: an address to listen on; port 4420 where none is given.
+pub fn listen_at(text: &str) -> Result<SocketAddr, String> {
+    let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    let plain = inner.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, IO_PORT));
+    text.parse()
+        .or(plain)
+        .map_err(|_| "expected an IP address, with or without a port: 10.0.0.5, 10.0.0.5:4420, [fd00::5]:4420".into())
+}
 
 /// `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address, in brackets where a port follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,6 +226,21 @@ mod tests {
         for text in ["", ":4420", "a:", "a:0", "a:65536", "a:x", "[::1", "[::1]4420", "[a]:1", "http://a", "a b", "a:1:2"] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn places_to_listen() {
+        let read = |text: &str| listen_at(text).map(|at| at.to_string());
+        for (text, at) in [
+            ("10.0.0.5", "10.0.0.5:4420"),
+            ("10.0.0.5:1", "10.0.0.5:1"),
+            ("fd00::5", "[fd00::5]:4420"),
+            ("[fd00::5]", "[fd00::5]:4420"),
+            ("[fd00::5]:8009", "[fd00::5]:8009"),
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(at));
+        }
+        assert!(["", "host", "10.0.0.5:", "10.0.0.5:65536"].iter().all(|text| listen_at(text).is_err()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nvmf_engine::controller::NewNamespace;
 use nvmf_engine::store::MemoryStore;
-use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_engine::{ControllerSettings, RdmaSettings, TcpSettings};
 use nvmf_net::target::{Listener, SubsystemConfig};
 use nvmf_net::{EmbeddedTarget, TargetConfig};
 use nvmf_seam::store::Geometry;
@@ -26,6 +26,7 @@ fn target(nqns: &[&str]) -> (EmbeddedTarget, String) {
         subsystems: subsystems.collect(),
         controller: ControllerSettings::default(),
         tcp: TcpSettings { data_digest: false, ..TcpSettings::default() },
+        rdma: RdmaSettings::default(),
         tap: None,
         observer: None,
     })

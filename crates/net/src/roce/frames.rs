@@ -53,7 +53,8 @@ impl FrameCarrier {
         let near = found.addresses.iter().find(|(own, _)| *own == address);
         let near = near.or_else(|| found.addresses.iter().find(|(own, _)| own.is_ipv4() == address.is_ipv4()));
         let prefix = near.map_or(if address.is_ipv4() { 24 } else { 64 }, |(_, prefix)| *prefix);
-        let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)?;
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll)?;
         bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &found.link)?;
         way::enlarge(&socket, BUFFER);
         let gateway = way::gateway(name).map(IpAddr::V4).filter(|g| g.is_ipv4() == address.is_ipv4());
@@ -66,6 +67,7 @@ impl FrameCarrier {
     pub fn to_qemu(ours: u16, theirs: u16, address: IpAddr) -> io::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, ours))?;
         socket.connect((Ipv4Addr::LOCALHOST, theirs))?;
+        socket.set_nonblocking(true)?;
         way::enlarge(&socket, BUFFER);
         // All stations are neighbours there.
         let place = Place { mac: made_up(address), address, prefix: 0, gateway: None, answers: true };

@@ -21,12 +21,30 @@ const BURST: usize = 64;
 pub struct Line {
     carrier: Box<dyn Carrier>,
     queue: VecDeque<Datagram>,
+    tap: Option<PacketTap>,
+}
+
+/// Is shown each packet that came and each that goes, from the IP header to the ICRC.
+pub type PacketTap = Box<dyn FnMut(&[u8]) + Send>;
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Something came.
+    pub came: bool,
+    /// More may be there.
+    pub more: bool,
 }
 
 impl Line {
     /// A line on which nothing waits.
     pub fn new(carrier: Box<dyn Carrier>) -> Self {
-        Self { carrier, queue: VecDeque::new() }
+        Self { carrier, queue: VecDeque::new(), tap: None }
+    }
+
+    /// Shows packets to `tap` from now on, which costs a copy of what goes.
+    pub fn tap(&mut self, tap: PacketTap) {
+        self.tap = Some(tap);
     }
 
     /// The address of its NIC.
@@ -44,18 +62,24 @@ impl Line {
         Nic::new(self.settings(), RandomState::new().hash_one(self.address()))
     }
 
-    /// Gives the NIC what came and what is due, and sends what it has; true where something came.
-    pub fn turn(&mut self, now: Instant, nic: &mut Nic) -> io::Result<bool> {
-        let mut came = false;
+    /// Gives the NIC what came and what is due, and sends what it has.
+    pub fn turn(&mut self, now: Instant, nic: &mut Nic) -> io::Result<Turn> {
+        let mut turn = Turn { came: false, more: true };
         for _ in 0..CALLS {
-            if self.carrier.receive(now, &mut |packet| nic.handle_datagram(now, packet))? == 0 {
+            let tap = &mut self.tap;
+            let taken = self.carrier.receive(now, &mut |packet| {
+                tap.iter_mut().for_each(|tap| tap(&packet));
+                nic.handle_datagram(now, packet);
+            })?;
+            if taken == 0 {
+                turn.more = false;
                 break;
             }
-            came = true;
+            turn.came = true;
         }
         nic.handle_timeout(now);
         self.send(now, nic)?;
-        Ok(came)
+        Ok(turn)
     }
 
     /// Sends what the NIC has, as far as it goes.
@@ -64,6 +88,7 @@ impl Line {
             while self.queue.len() < BURST
                 && let Some(datagram) = nic.poll_datagram(now)
             {
+                self.tap.iter_mut().for_each(|tap| tap(&datagram.to_bytes()));
                 self.queue.push_back(datagram);
             }
             let waiting = self.queue.len();

@@ -25,7 +25,7 @@ use nvmf_roce::Datagram;
 use nvmf_seam::Instant;
 
 pub use frames::FrameCarrier;
-pub use line::Line;
+pub use line::{Line, PacketTap, Turn};
 pub use udp::UdpCarrier;
 pub use way::{OpenFault, Way};
 

@@ -280,7 +280,7 @@ impl Task {
 }
 
 /// Until `moment`; for ever without one.
-async fn sleep(moment: Option<tokio::time::Instant>) {
+pub(super) async fn sleep(moment: Option<tokio::time::Instant>) {
     match moment {
         Some(m) => tokio::time::sleep_until(m).await,
         None => std::future::pending().await,

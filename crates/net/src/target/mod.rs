@@ -1,4 +1,4 @@
-//! A target on real sockets: listeners, one task a connection, and the hub that they share.
+//! A target on real sockets: listeners, one task a connection over TCP and one a device of RDMA, and the hub that they share.
 //!
 //! [`Target::bind`] is for an asynchronous program, [`EmbeddedTarget`] runs one in a thread of its own for everything else.
 //! [`TargetConfig`] says what it serves.
@@ -6,6 +6,7 @@
 mod connection;
 mod embedded;
 mod outbox;
+mod rdma;
 mod shared;
 
 use std::collections::BTreeSet;
@@ -16,13 +17,16 @@ use std::time::Duration;
 
 use nvmf_engine::controller::{ConfigError, Hub, HubEvent, NewNamespace, Port, PortTransport};
 use nvmf_engine::message::ConnectionId;
+use nvmf_engine::rdma::TargetEvent;
 use nvmf_engine::tcp::{CloseReason, Event};
-use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_engine::{ControllerSettings, RdmaSettings, TcpSettings};
 use nvmf_seam::{Instant, Side, Tap};
 use tokio::net::TcpListener;
 
 pub use embedded::EmbeddedTarget;
 use shared::Shared;
+
+use crate::roce::Way;
 
 /// Makes the tap of a new connection.
 pub type TapFactory = Arc<dyn Fn() -> Box<dyn Tap> + Send + Sync>;
@@ -30,8 +34,10 @@ pub type TapFactory = Arc<dyn Fn() -> Box<dyn Tap> + Send + Sync>;
 /// Where a target listens.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// Address; port 0 for any free one.
+    /// Address; port 0 for any free one, over RDMA for 4420.
     pub at: SocketAddr,
+    /// Over TCP (`None`), or over RDMA with RoCEv2 going out this way. Listeners at one address share its NIC.
+    pub rdma: Option<Way>,
     /// What the discovery log gives instead of the address bound to.
     pub advertise: Option<SocketAddr>,
     /// Only the discovery subsystem is reached here.
@@ -41,7 +47,12 @@ pub struct Listener {
 impl Listener {
     /// Serves everything at `at`.
     pub fn new(at: SocketAddr) -> Self {
-        Self { at, advertise: None, discovery_only: false }
+        Self { at, rdma: None, advertise: None, discovery_only: false }
+    }
+
+    /// The same over RDMA.
+    pub fn over_rdma(self, way: Way) -> Self {
+        Self { rdma: Some(way), ..self }
     }
 }
 
@@ -65,9 +76,11 @@ pub struct TargetConfig {
     pub subsystems: Vec<SubsystemConfig>,
     /// Of all controllers.
     pub controller: ControllerSettings,
-    /// Of all connections.
+    /// Of all connections over TCP.
     pub tcp: TcpSettings,
-    /// A tap for every connection: how faults are applied.
+    /// Of all connections over RDMA.
+    pub rdma: RdmaSettings,
+    /// A tap for every connection over TCP: how faults are applied.
     pub tap: Option<TapFactory>,
     /// Is told what happens.
     pub observer: Option<Arc<dyn Observer>>,
@@ -83,9 +96,13 @@ pub trait Observer: Send + Sync {
     fn connection(&self, _now: Instant, _connection: ConnectionId, _event: Event) {}
     /// A connection is gone.
     fn closed(&self, _now: Instant, _connection: ConnectionId) {}
+    /// A packet of RoCEv2 went or came, from its IP header to its ICRC.
+    fn packet(&self, _now: Instant, _packet: &[u8]) {}
+    /// A connection over RDMA was refused, or work on it failed.
+    fn rdma(&self, _now: Instant, _event: &TargetEvent) {}
     /// A queue was created or refused, or an association ended.
     fn hub(&self, _now: Instant, _event: &HubEvent) {}
-    /// True where [`Observer::bytes`] is wanted: it costs a copy of what is sent.
+    /// True where [`Observer::bytes`] and [`Observer::packet`] are wanted: they cost a copy of what is sent.
     fn wants_bytes(&self) -> bool {
         false
     }
@@ -94,7 +111,9 @@ pub trait Observer: Send + Sync {
 /// A target that listens already and serves once [`Target::run`] is awaited.
 pub struct Target {
     shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
     listeners: Vec<(u16, TcpListener)>,
+    devices: Vec<rdma::Device>,
 }
 
 /// Reaches the hub of a target that runs, from any thread.
@@ -123,21 +142,27 @@ impl Target {
                 hub.add_namespace(&s.nqn, *nsid, ns.clone()).map_err(invalid)?;
             }
         }
-        let mut listeners = Vec::new();
-        for (i, l) in config.listeners.iter().enumerate() {
-            let socket = TcpListener::bind(l.at).await.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", l.at)))?;
-            let id = u16::try_from(i + 1).unwrap_or(u16::MAX);
-            let advertise = l.advertise.unwrap_or(socket.local_addr()?);
-            hub.add_port(Port { id, advertise, discovery_only: l.discovery_only, transport: PortTransport::Tcp })
-                .map_err(invalid)?;
-            listeners.push((id, socket));
+        let (mut listeners, mut devices, mut addresses) = (Vec::new(), Vec::<rdma::Device>::new(), Vec::new());
+        for (l, id) in config.listeners.iter().zip(1..) {
+            let (at, transport) = match &l.rdma {
+                None => {
+                    let socket = TcpListener::bind(l.at).await.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", l.at)))?;
+                    let at = socket.local_addr()?;
+                    listeners.push((id, socket));
+                    (at, PortTransport::Tcp)
+                }
+                Some(way) => (rdma::listen(&mut devices, way, l.at, id, &config.rdma)?, PortTransport::Rdma(config.rdma.capsules)),
+            };
+            let advertise = l.advertise.unwrap_or(at);
+            hub.add_port(Port { id, advertise, discovery_only: l.discovery_only, transport }).map_err(invalid)?;
+            addresses.push(at);
         }
-        Ok(Self { shared: Arc::new(Shared::new(hub, config)), listeners })
+        Ok(Self { shared: Arc::new(Shared::new(hub, config)), addresses, listeners, devices })
     }
 
     /// The addresses bound to, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|(_, l)| l.local_addr().ok()).collect()
+        self.addresses.clone()
     }
 
     /// Reaches the target while it runs.
@@ -150,6 +175,7 @@ impl Target {
         let timer = tokio::spawn(shared::keep_time(self.shared.clone()));
         let accepting: Vec<_> =
             self.listeners.into_iter().map(|(port, l)| tokio::spawn(accept(self.shared.clone(), port, l))).collect();
+        let devices: Vec<_> = self.devices.into_iter().map(|d| tokio::spawn(d.serve(self.shared.clone()))).collect();
         stop.await;
         for task in accepting {
             task.abort();
@@ -163,6 +189,7 @@ impl Target {
         // What does not close in time ends with the runtime.
         let _ = tokio::time::timeout(GRACE, empty).await;
         timer.abort();
+        devices.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nvmf_engine::controller::Hub;
 use nvmf_engine::message::{ConnectionId, ToConnection, ToHub};
+use nvmf_engine::rdma::{self, TargetEvent};
 use nvmf_engine::{TcpSettings, tcp::Event};
+use nvmf_seam::rdma::Device;
 use nvmf_seam::{Instant, Side};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -27,10 +29,38 @@ pub(super) struct Shared {
 struct Center {
     hub: Hub,
     /// What the hub says is answered by one message a request, so that the queues bound the mailboxes.
-    mail: BTreeMap<ConnectionId, UnboundedSender<ToConnection>>,
+    mail: BTreeMap<ConnectionId, Mailbox>,
     next: u64,
     /// When the timer task wakes.
     armed: Option<Instant>,
+}
+
+enum Mailbox {
+    /// Of a task of its own.
+    Own(UnboundedSender<ToConnection>),
+    /// Of the task that has all connections of an RDMA device.
+    Device(DeviceMail),
+}
+
+/// How the task of a device is told what the hub says to its connections.
+pub(super) type DeviceMail = UnboundedSender<(ConnectionId, ToConnection)>;
+
+impl Mailbox {
+    fn put(&self, to: ConnectionId, message: ToConnection) {
+        // A task that ended takes nothing more.
+        match self {
+            Self::Own(mail) => drop(mail.send(message)),
+            Self::Device(mail) => drop(mail.send((to, message))),
+        }
+    }
+}
+
+impl Center {
+    fn put(&self, to: ConnectionId, message: ToConnection) {
+        if let Some(mail) = self.mail.get(&to) {
+            mail.put(to, message);
+        }
+    }
 }
 
 impl Shared {
@@ -70,7 +100,7 @@ impl Shared {
         let id = ConnectionId(c.next);
         c.next += 1;
         c.hub.open(id, port, ip.map(|ip| ip.to_canonical()));
-        c.mail.insert(id, tx);
+        c.mail.insert(id, Mailbox::Own(tx));
         drop(c);
         if let Some(o) = &self.observer {
             o.opened(self.now(), id, host, local.unwrap_or(host));
@@ -93,11 +123,41 @@ impl Shared {
         let mut c = self.center();
         let result = f(&mut c.hub);
         while let Some((to, message)) = c.hub.poll_message() {
-            if let Some(tx) = c.mail.get(&to) {
-                // A task that ended takes nothing more.
-                let _ = tx.send(message);
+            c.put(to, message);
+        }
+        self.hub_moved(now, &mut c);
+        result
+    }
+
+    /// A turn of the connections of an RDMA device, whose task gets `mail`. What happened is told to the observer.
+    pub fn turn<D: Device>(&self, now: Instant, target: &mut rdma::Target<D>, mail: &DeviceMail, ours: SocketAddr) {
+        let mut c = self.center();
+        let Center { hub, next, .. } = &mut *c;
+        target.turn(now, hub, next);
+        while let Some((to, message)) = target.poll_other() {
+            c.put(to, message);
+        }
+        while let Some(event) = target.poll_event() {
+            match event {
+                TargetEvent::Opened { connection, from } => {
+                    c.mail.insert(connection, Mailbox::Device(mail.clone()));
+                    self.observer.iter().for_each(|o| o.opened(now, connection, from, ours));
+                }
+                TargetEvent::Closed { connection, reason } => {
+                    c.mail.remove(&connection);
+                    if let Some(o) = &self.observer {
+                        o.connection(now, connection, Event::Close(reason));
+                        o.closed(now, connection);
+                    }
+                }
+                event => self.observer.iter().for_each(|o| o.rdma(now, &event)),
             }
         }
+        self.hub_moved(now, &mut c);
+    }
+
+    /// Tells what happened at the hub, and wakes its timer where that is due earlier now.
+    fn hub_moved(&self, now: Instant, c: &mut Center) {
         while let Some(event) = c.hub.poll_event() {
             if let Some(o) = &self.observer {
                 o.hub(now, &event);
@@ -107,7 +167,6 @@ impl Shared {
         if due.is_some_and(|d| c.armed.is_none_or(|a| d < a)) {
             self.earlier.notify_one();
         }
-        result
     }
 
     /// The task of a connection ends.
@@ -125,8 +184,17 @@ impl Shared {
     /// Ends all associations and closes all connections.
     pub fn shut_down(&self) {
         self.with(self.now(), Hub::shut_down);
-        for tx in self.center().mail.values() {
-            let _ = tx.send(ToConnection::Close);
+        let c = self.center();
+        c.mail.iter().for_each(|(id, mail)| mail.put(*id, ToConnection::Close));
+    }
+
+    pub fn wants_packets(&self) -> bool {
+        self.observer.as_ref().is_some_and(|o| o.wants_bytes())
+    }
+
+    pub fn packet(&self, packet: &[u8]) {
+        if let Some(o) = &self.observer {
+            o.packet(self.now(), packet);
         }
     }
 

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use nvmf_capture::pcapng::Writer;
+use nvmf_capture::pcapng::{FrameWriter, Writer};
 use nvmf_capture::{Connection, Direction, Exchange, Recorder};
 use nvmf_conformance::report::printable;
 use nvmf_engine::controller::HubEvent;
 use nvmf_engine::message::ConnectionId;
+use nvmf_engine::rdma::TargetEvent;
 use nvmf_engine::tcp::Event;
 use nvmf_net::target::{Observer, close_reason};
 use nvmf_seam::{Instant, Side};
@@ -44,6 +45,8 @@ struct Watch {
 struct Tape {
     open: BTreeMap<ConnectionId, Recorder>,
     done: BTreeMap<ConnectionId, Connection>,
+    /// RoCEv2 packets, with their times in nanoseconds.
+    packets: Vec<(u64, Bytes)>,
     bytes: usize,
     full: bool,
     hosts: BTreeMap<ConnectionId, SocketAddr>,
@@ -75,16 +78,22 @@ impl Log {
 
     fn record(&self, now: Instant, connection: ConnectionId, dir: Direction, bytes: &Bytes) {
         let mut tape = self.tape();
-        if tape.bytes + bytes.len() > CAPTURE_MAX {
+        if self.has_room(&mut tape, now, bytes.len())
+            && let Some(r) = tape.open.get_mut(&connection)
+        {
+            r.push(dir, now.0, bytes.clone());
+        }
+    }
+
+    fn has_room(&self, tape: &mut Tape, now: Instant, bytes: usize) -> bool {
+        if tape.bytes + bytes > CAPTURE_MAX {
             if !std::mem::replace(&mut tape.full, true) {
                 self.say(now, "the capture is full: what comes now is not in it");
             }
-            return;
+            return false;
         }
-        tape.bytes += bytes.len();
-        if let Some(r) = tape.open.get_mut(&connection) {
-            r.push(dir, now.0, bytes.clone());
-        }
+        tape.bytes += bytes;
+        true
     }
 
     fn tape(&self) -> MutexGuard<'_, Tape> {
@@ -104,9 +113,28 @@ impl Log {
         let mut all = tape.done;
         all.extend(tape.open.into_iter().map(|(id, r)| (id, r.finish())));
         let exchange = Exchange { connections: all.into_values().collect() };
-        let base = self.begin.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Writer::new().at(base.as_nanos() as u64).write(&exchange, BufWriter::new(File::create(path)?))
+        let base = self.begin.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let mut file = BufWriter::new(File::create(path)?);
+        if !tape.packets.is_empty() {
+            write_packets(&tape.packets, base, &mut file)?;
+        }
+        if tape.packets.is_empty() || !exchange.connections.is_empty() {
+            Writer::new().at(base).write(&exchange, &mut file)?;
+        }
+        file.flush()
     }
+}
+
+/// A section of a pcapng file with RoCEv2 packets. What was below them is made up, as the NIC did not see it.
+fn write_packets(packets: &[(u64, Bytes)], base: u64, out: &mut impl Write) -> io::Result<()> {
+    const ETHERNET: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    let mut file = FrameWriter::new(out)?;
+    let nic = file.interface("nic")?;
+    for (at_ns, packet) in packets {
+        let kind = if packet.first().is_some_and(|b| b >> 4 == 6) { [0x86, 0xdd] } else { [8, 0] };
+        file.frame(nic, base + at_ns, &[&ETHERNET, &kind, packet], "")?;
+    }
+    file.finish().map(drop)
 }
 
 impl Observer for Log {
@@ -159,6 +187,21 @@ impl Observer for Log {
         {
             let findings = watch.bystander.closed(number, Direction::ControllerToHost, now.0, false);
             self.tell(now, findings);
+        }
+    }
+
+    fn packet(&self, now: Instant, packet: &[u8]) {
+        let mut tape = self.tape();
+        if self.has_room(&mut tape, now, packet.len()) {
+            tape.packets.push((now.0, Bytes::copy_from_slice(packet)));
+        }
+    }
+
+    fn rdma(&self, now: Instant, event: &TargetEvent) {
+        match event {
+            TargetEvent::Rejected { from, status } => self.say(now, &format!("{from}: refused: {status}")),
+            TargetEvent::Failed { error, .. } => self.say(now, &format!("an RDMA operation failed: {error:?}")),
+            TargetEvent::Opened { .. } | TargetEvent::Closed { .. } => {}
         }
     }
 
