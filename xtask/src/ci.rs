@@ -44,7 +44,9 @@ const STEPS: &[Step] = &[
     Step { name: "wireshark", what: "every field of the recorded captures beside tshark", run: wireshark },
     Step { name: "conformance", what: "every check against the embedded target over loopback TCP", run: || conformance(&[]) },
     Step { name: "replay", what: "the simulated world twice from one seed: the same report", run: replay },
-    Step { name: "lab", what: "the suite against Linux's own target in a guest", run: lab_step },
+    Step { name: "conformance-rdma", what: "the same over RDMA, RoCEv2 between two addresses of loopback", run: conformance_rdma },
+    Step { name: "lab", what: "the suite against Linux's own target in a guest", run: || lab_step(&[]) },
+    Step { name: "lab-rdma", what: "Linux's host and target over RDMA, with soft-RoCE in a guest", run: || lab_step(&["rdma".into()]) },
 ];
 
 /// Runs all steps, or those named; the exit status is 1 if one failed.
@@ -188,8 +190,13 @@ fn first_difference(at: &str, a: &Value, b: &Value) -> Option<String> {
     }
 }
 
-fn lab_step() -> Result<Done, String> {
-    match lab::run(&[])? {
+fn conformance_rdma() -> Result<Done, String> {
+    conformance(&["--transport", "rdma"])?;
+    conformance(&["--transport", "rdma", "--world", "sim"])
+}
+
+fn lab_step(args: &[String]) -> Result<Done, String> {
+    match lab::run(args)? {
         lab::Ending::Ran(0) => Ok(Done::Passed),
         lab::Ending::Ran(status) => Err(format!("the suite ended with status {status}")),
         lab::Ending::Skipped(reason) => Ok(Done::Skipped(reason)),

@@ -1,4 +1,5 @@
-//! [`Network`] over the system's TCP sockets: blocking calls with timeouts, no runtime, one thread.
+//! [`Network`] over the system's TCP sockets: blocking calls with timeouts, no runtime, one thread. RDMA where it was given a line of
+//! RoCEv2 ([`RealNetwork::with_rdma`]).
 //!
 //! What it is: how a player or a [`crate::client::HostClient`] reaches a real peer. What it is not: a server (see the target side of
 //! this crate), and no place for protocol rules.
@@ -9,11 +10,17 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use nvmf_roce::desk::Desk;
+use nvmf_seam::rdma::RdmaNetwork;
 use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError};
 use socket2::SockRef;
+
+use crate::roce::{Line, RealWire};
 
 /// Bounds of a [`RealNetwork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +42,10 @@ impl Default for Limits {
 pub struct RealNetwork {
     begin: std::time::Instant,
     limits: Limits,
-    next: u32,
+    /// Of the next link, those over RDMA among them.
+    next: Arc<AtomicU32>,
     links: BTreeMap<LinkId, Link>,
+    rdma: Option<Desk<RealWire>>,
 }
 
 /// Bytes read by one call.
@@ -64,13 +73,23 @@ impl Default for RealNetwork {
 impl RealNetwork {
     /// Starts the clock: [`Instant::START`] is now.
     pub fn new(limits: Limits) -> Self {
-        Self { begin: std::time::Instant::now(), limits, next: 0, links: BTreeMap::new() }
+        Self::since(std::time::Instant::now(), limits)
     }
 
-    /// A network without links whose clock and limits are those of this one, for another thread.
+    fn since(begin: std::time::Instant, limits: Limits) -> Self {
+        Self { begin, limits, next: Arc::default(), links: BTreeMap::new(), rdma: None }
+    }
+
+    /// The same with a NIC on a line of RoCEv2.
+    #[must_use]
+    pub fn with_rdma(self, line: Line) -> Self {
+        Self { rdma: Some(RealWire::desk(line, self.begin, self.next.clone())), ..self }
+    }
+
+    /// A network without links and NIC whose clock and limits are those of this one, for another thread.
     #[must_use]
     pub fn another(&self) -> Self {
-        Self { begin: self.begin, limits: self.limits, next: 0, links: BTreeMap::new() }
+        Self::since(self.begin, self.limits)
     }
 
     /// Address of our end of a link.
@@ -94,8 +113,7 @@ impl Network for RealNetwork {
         let other = |e: std::io::Error| OpenError::Other(e.to_string());
         stream.set_nodelay(true).map_err(other)?;
         stream.set_write_timeout(Some(SLICE)).map_err(other)?;
-        let id = LinkId(self.next);
-        self.next = self.next.checked_add(1).ok_or_else(|| OpenError::Other("more than 2^32 links".into()))?;
+        let id = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
         self.links.insert(id, Link { stream, backlog: BytesMut::new(), end: None, write_reset: false });
         Ok(id)
     }
@@ -133,7 +151,14 @@ impl Network for RealNetwork {
     }
 
     fn sleep(&mut self, until: Instant) {
-        std::thread::sleep(until.since(self.now()));
+        match &mut self.rdma {
+            Some(desk) => desk.idle(until),
+            None => std::thread::sleep(until.since(self.now())),
+        }
+    }
+
+    fn rdma(&mut self) -> Option<&mut dyn RdmaNetwork> {
+        self.rdma.as_mut().map(|desk| desk as &mut dyn RdmaNetwork)
     }
 }
 

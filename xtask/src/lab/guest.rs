@@ -58,6 +58,10 @@ pub struct Frames {
     pub guest: u16,
 }
 
+/// The address of a program outside among the neighbours of the guest's soft-RoCE, and that of the guest: see xtask/lab/init.
+pub const OUTSIDE: &str = "10.9.0.1";
+/// The guest's own.
+pub const INSIDE: &str = "10.9.0.2";
 /// The console's file in a guest's folder.
 pub const CONSOLE: &str = "console.log";
 /// The kernel log's file in a guest's folder, records as `/dev/kmsg` gives them.
@@ -241,6 +245,11 @@ fn free_ports() -> Result<[u16; 2], String> {
 }
 
 impl Frames {
+    /// What `--nic` of `nvmfspec` says to be beside the guest.
+    pub fn nic(self) -> String {
+        format!("qemu:{}:{}:{}", self.ours, self.guest, OUTSIDE)
+    }
+
     /// Two ports that nobody has bound, as of [`free_ports`].
     fn free() -> Result<Frames, String> {
         let bind = || {

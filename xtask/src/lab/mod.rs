@@ -32,6 +32,9 @@ cargo xtask lab [COMMAND] [OPTIONS] [-- ARGS]
                  without them the kernel's host then does the short form of `lab host`
   host           boot a guest, let its kernel's host use `nvmfspec target`, judge its kernel log and the traffic, end it;
                  ARGS go to `nvmfspec target`, e.g. `cargo xtask lab host -- --max-r2t 4096`
+  rdma           boot a guest with soft-RoCE: its kernel's host uses our target over RDMA, then the suite judges its kernel's target
+                 over RDMA, without an RDMA device on this side; ARGS go to `nvmfspec conformance`, and choose checks: then
+                 only that
   faults         let the kernel's host meet one wrong target after the other (xtask/lab/host.fault) and tell what it does;
                  ARGS choose some, e.g. `cargo xtask lab faults -- r2t-nothing`
   build          only make the guest, from Debian packages; done once, kept until its inputs change
@@ -56,6 +59,9 @@ const NQN: &str = "nqn.2026-01.org.example:lab:sub1";
 const CPUS: u8 = 1;
 /// Processors of a guest whose host is judged: it makes an I/O queue for each.
 const HOST_CPUS: u8 = 4;
+/// Processors of a guest that is both over RDMA: more than one I/O queue.
+const RDMA_CPUS: u8 = 2;
+
 /// How the lab ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -120,7 +126,7 @@ impl Options {
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
             match arg.as_str() {
-                "run" | "host" | "faults" | "build" | "up" | "down" | "help" if first => options.command.clone_from(arg),
+                "run" | "host" | "rdma" | "faults" | "build" | "up" | "down" | "help" if first => options.command.clone_from(arg),
                 "-h" | "--help" => options.command = "help".into(),
                 "--dir" => options.dir = std::path::absolute(value()?).map_err(|e| e.to_string())?,
                 "--limit" => {
@@ -162,6 +168,7 @@ impl Options {
             "up" => self.up(),
             "exec" => self.exec(),
             "host" => self.serve(),
+            "rdma" => self.over_rdma(),
             "faults" => self.meet_faults(),
             "down" => {
                 guest::stop(&self.up_dir()).map_err(Trouble::Fail)?;
@@ -262,7 +269,8 @@ impl Options {
         let report = self.dir.join(format!("report-{}", kernel.version));
         let kmsg = guest.dir().join(guest::KMSG);
         let (port, full) = (guest.port, self.full);
-        let plan = suite::Plan { program, report: &report, port, kernel, full, kmsg: &kmsg, arguments: &self.rest };
+        let place = suite::Place::Tcp(port);
+        let plan = suite::Plan { program, report: &report, place, kernel, full, kmsg: &kmsg, arguments: &self.rest };
         let status = plan.judge(Duration::from_secs(self.limit_s)).map_err(Trouble::Fail)?;
         // arguments choose checks: who gives some is after these
         let alone = !self.rest.is_empty();
@@ -291,6 +299,37 @@ impl Options {
         Ok(u8::from(!good))
     }
 
+    /// Each guest over RDMA: its host against our target, then its target against the suite.
+    fn over_rdma(&self) -> Result<u8, Trouble> {
+        let program = cmd::nvmfspec().map_err(Trouble::Fail)?;
+        let mut worst = 0;
+        for kernel in self.kernels() {
+            let dir = self.dir.join("run-rdma");
+            let _lock = lock(&dir)?;
+            let mut guest = self.boot(kernel, dir, self.limit_s + 600, RDMA_CPUS)?;
+            let reach = host::Reach::Rdma(guest.frames);
+            // arguments choose checks: who gives some is after these
+            let served = !self.rest.is_empty() || {
+                let report = self.dir.join(format!("report-rdma-host-{}", kernel.version));
+                let extent = if self.full { host::Extent::Full } else { host::Extent::Usual };
+                let plan = host::Plan { program: &program, report: &report, reach, extent, cpus: RDMA_CPUS, arguments: &[] };
+                told(kernel, " over RDMA", host::run(&mut guest, &plan))
+            };
+            let report = self.dir.join(format!("report-rdma-{}", kernel.version));
+            let kmsg = guest.dir().join(guest::KMSG);
+            let place = suite::Place::Rdma(guest.frames);
+            let plan =
+                suite::Plan { program: &program, report: &report, place, kernel, full: self.full, kmsg: &kmsg, arguments: &self.rest };
+            let status = plan.judge(Duration::from_secs(self.limit_s)).map_err(Trouble::Fail)?;
+            let health = suite::health(&mut guest, &report, self.full);
+            health.iter().for_each(|line| println!("lab: {line}"));
+            println!("lab: Linux {} over RDMA: the suite ended with status {status}; report in {}", kernel.version, report.display());
+            let status = if status == 0 && !(served && health.is_empty()) { 1 } else { status };
+            worst = if worst == 0 { status } else { worst };
+        }
+        Ok(worst)
+    }
+
     /// Each guest's host against one wrong target after the other.
     fn meet_faults(&self) -> Result<u8, Trouble> {
         let program = cmd::nvmfspec().map_err(Trouble::Fail)?;
@@ -307,19 +346,28 @@ impl Options {
     }
 
     fn served(&self, program: &Path, guest: &mut Guest, kernel: Kernel, extent: host::Extent, cpus: u8) -> bool {
-        let report = self.dir.join(format!("report-host-{}", kernel.version));
-        let ended = self.fault.as_deref().map_or(Ok(Vec::new()), |id| host::faults::arguments(id, &self.dir)).and_then(|fault| {
-            let arguments = [fault, self.rest.clone()].concat();
-            host::run(guest, &host::Plan { program, report: &report, extent, cpus, arguments: &arguments })
-        });
-        let what = format!("lab: Linux {} as the host of our target", kernel.version);
-        match &ended {
-            Ok(true) => println!("{what}: passed"),
-            Ok(false) => println!("{what}: FAILED"),
-            Err(e) => println!("{what}: FAILED: {e}"),
+        let fault = self.fault.as_deref().map_or(Ok(Vec::new()), |id| host::faults::arguments(id, &self.dir));
+        match fault {
+            Ok(fault) => {
+                let arguments = [fault, self.rest.clone()].concat();
+                let report = self.dir.join(format!("report-host-{}", kernel.version));
+                let plan = host::Plan { program, report: &report, reach: host::Reach::Tcp, extent, cpus, arguments: &arguments };
+                told(kernel, "", host::run(guest, &plan))
+            }
+            Err(e) => told(kernel, "", Err(e)),
         }
-        ended == Ok(true)
     }
+}
+
+/// Says how it went; true where all is well.
+fn told(kernel: Kernel, how: &str, ended: Result<bool, String>) -> bool {
+    let what = format!("lab: Linux {} as the host of our target{how}", kernel.version);
+    match &ended {
+        Ok(true) => println!("{what}: passed"),
+        Ok(false) => println!("{what}: FAILED"),
+        Err(e) => println!("{what}: FAILED: {e}"),
+    }
+    ended == Ok(true)
 }
 
 /// Keeps others from using a guest's folder; made if it is not there.

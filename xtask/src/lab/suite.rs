@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use super::NQN;
-use super::guest::{self, Guest};
+use super::guest::{self, Frames, Guest};
 use super::image::Kernel;
 use super::klog;
 use crate::cmd;
@@ -17,8 +17,8 @@ pub struct Plan<'a> {
     pub program: &'a Path,
     /// The folder for reports and logs; emptied first.
     pub report: &'a Path,
-    /// The loopback port that leads to the guest's target.
-    pub port: u16,
+    /// Where the guest's target is.
+    pub place: Place,
     /// The guest's kernel, which has known deviations.
     pub kernel: Kernel,
     /// Whether what may kill the target is tried too.
@@ -29,6 +29,34 @@ pub struct Plan<'a> {
     pub arguments: &'a [String],
 }
 
+/// How the guest's target is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By a loopback port that leads there.
+    Tcp(u16),
+    /// Over RoCEv2, in frames on these ports.
+    Rdma(Frames),
+}
+
+impl Place {
+    fn arguments(self) -> Vec<String> {
+        match self {
+            Place::Tcp(port) => vec![format!("--target=127.0.0.1:{port}")],
+            Place::Rdma(frames) => {
+                vec!["--transport=rdma".into(), format!("--nic={}", frames.nic()), format!("--target={}:4420", guest::INSIDE)]
+            }
+        }
+    }
+
+    /// The end of the name of the expectation file.
+    fn suffix(self) -> &'static str {
+        match self {
+            Place::Tcp(_) => "",
+            Place::Rdma(_) => "-rdma",
+        }
+    }
+}
+
 impl Plan<'_> {
     /// Runs the suite; its exit status.
     pub fn judge(&self, limit: Duration) -> Result<u8, String> {
@@ -37,7 +65,9 @@ impl Plan<'_> {
         let mut command = Command::new(self.program);
         command
             .current_dir(&root)
-            .args(["conformance", "--target", &self.address(), "--nqn", NQN])
+            .arg("conformance")
+            .args(self.place.arguments())
+            .args(["--nqn", NQN])
             .args(["--allow-writes", "0-8191", "--allow", "disruptive"])
             .arg("--out")
             .arg(self.report)
@@ -46,7 +76,7 @@ impl Plan<'_> {
         if self.full {
             command.args(["--allow", "destructive"]);
         }
-        let expectations = format!("tests/expect/linux-{}.toml", self.kernel.version);
+        let expectations = format!("tests/expect/linux-{}{}.toml", self.kernel.version, self.place.suffix());
         if root.join(&expectations).is_file() {
             command.args(["--expect", &expectations]);
         }
@@ -61,7 +91,7 @@ impl Plan<'_> {
     /// MAXH2CDATA of the guest, so that no transfer takes two H2CData: under data digests Linux takes the second for wrong.
     pub fn exercise(&self) -> Result<(), String> {
         let mut command = Command::new(self.program);
-        command.args(["host", "connect", "--target", &self.address(), "--nqn", NQN, "--timeout", "60"]).args([
+        command.args(["host", "connect", "--nqn", NQN, "--timeout", "60"]).args(self.place.arguments()).args([
             "--exercise",
             "--own-side",
             "--allow-writes",
@@ -72,10 +102,6 @@ impl Plan<'_> {
             0 => Ok(()),
             status => Err(format!("our host's full day ended with status {status}")),
         }
-    }
-
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
     }
 }
 

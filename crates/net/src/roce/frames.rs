@@ -25,6 +25,8 @@ const BUFFER: usize = 8 << 20;
 /// QEMU's socket holds 92 frames of 1.5 KiB where nobody enlarged it. So many go, and then none for a while.
 const BURST: usize = 32;
 const PAUSE: Duration = Duration::from_millis(1);
+/// And no more are under way at all, for a guest may be slow.
+const WINDOW: u32 = 64;
 
 /// See the module's text.
 pub struct FrameCarrier {
@@ -143,6 +145,10 @@ impl Carrier for FrameCarrier {
 
     fn source_port(&self) -> Option<u16> {
         None
+    }
+
+    fn window(&self) -> Option<u32> {
+        self.pace.as_ref().map(|_| WINDOW)
     }
 
     fn send(&mut self, now: Instant, queue: &mut VecDeque<Datagram>) -> io::Result<()> {

@@ -54,12 +54,21 @@ impl Line {
 
     /// Settings that suit the carrier.
     pub fn settings(&self) -> NicSettings {
-        NicSettings { link_mtu: self.carrier.mtu(), source_port: self.carrier.source_port(), ..NicSettings::new(self.address()) }
+        let mut settings = NicSettings::new(self.address());
+        settings.link_mtu = self.carrier.mtu();
+        settings.source_port = self.carrier.source_port();
+        settings.window = self.carrier.window().unwrap_or(settings.window);
+        settings
     }
 
     /// A NIC for it, with numbers that nobody can foresee: one that the peer remembers would be taken for a stale connection.
     pub fn nic(&self) -> Nic {
-        Nic::new(self.settings(), RandomState::new().hash_one(self.address()))
+        self.nic_with(self.settings())
+    }
+
+    /// The same with other settings.
+    pub fn nic_with(&self, settings: NicSettings) -> Nic {
+        Nic::new(settings, RandomState::new().hash_one(self.address()))
     }
 
     /// Gives the NIC what came and what is due, and sends what it has.

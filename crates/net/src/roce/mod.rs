@@ -5,6 +5,7 @@
 //! [`Way::open`]. Who speaks RoCEv2 is not here: that is `nvmf_roce`.
 
 mod batch;
+mod desk;
 mod ethernet;
 mod frames;
 mod ident;
@@ -24,6 +25,7 @@ use nix::sys::time::TimeSpec;
 use nvmf_roce::Datagram;
 use nvmf_seam::Instant;
 
+pub use desk::RealWire;
 pub use frames::FrameCarrier;
 pub use line::{Line, PacketTap, Turn};
 pub use udp::UdpCarrier;
@@ -39,6 +41,11 @@ pub trait Carrier: AsFd + Send {
 
     /// The UDP source port of everything that is sent; `None` where each packet may have its own.
     fn source_port(&self) -> Option<u16>;
+
+    /// Packets that the other end of the wire can hold, where it is known to be few.
+    fn window(&self) -> Option<u32> {
+        None
+    }
 
     /// Sends from the front of `queue`, and leaves what does not fit now: to be tried again at [`Carrier::poll_timeout`], or when
     /// something came. What can never go, as it is too long or nobody takes it, is dropped, as a wire would.

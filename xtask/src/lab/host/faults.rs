@@ -15,7 +15,7 @@ use nvmf_wire::tcp::{Pdu, PduType, TermReq};
 
 use super::guest::{self, Guest};
 use super::klog;
-use super::target::{CAPTURE, NQN, Target};
+use super::target::{CAPTURE, NQN, Reach, Target};
 use super::{empty, kernel_records, settle};
 
 const SCRIPT: &str = "xtask/lab/host.fault";
@@ -127,7 +127,7 @@ fn play(guest: &Guest, program: &Path, report: &Path, fault: &HostFault, argumen
     let dir = report.join(&fault.id);
     empty(&dir)?;
     let before = kernel_records(guest).len();
-    let target = Target::start(program, &dir, arguments)?;
+    let target = Target::start(program, &dir, Reach::Tcp, arguments)?;
     let digests = if fault.wants_digests() { "-g -G" } else { "" };
     let line = format!("sh -u /wrong.sh {} {NQN} {digests}", target.port);
     let mut outcome = Outcome::default();

@@ -12,11 +12,13 @@ mod wire;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::guest::{self, Guest};
 use super::klog;
 pub use steps::Extent;
+pub use target::Reach;
 use steps::{QUEUES, play};
 use target::{CAPTURE, Findings, Target};
 
@@ -26,6 +28,8 @@ pub struct Plan<'a> {
     pub program: &'a Path,
     /// The folder for logs and capture; emptied first.
     pub report: &'a Path,
+    /// How the guest reaches the target.
+    pub reach: Reach,
     /// How much is done.
     pub extent: Extent,
     /// Processors of the guest.
@@ -40,8 +44,8 @@ pub fn run(guest: &mut Guest, plan: &Plan<'_>) -> Result<bool, String> {
     let started = Instant::now();
     empty(report)?;
     let before = kernel_records(guest).len();
-    let target = Target::start(plan.program, report, plan.arguments)?;
-    let (passed, mut wrong) = play(guest, &target, plan.extent);
+    let target = Target::start(plan.program, report, plan.reach, plan.arguments)?;
+    let (passed, mut wrong) = play(guest, &target, plan.reach, plan.extent);
     target.stop()?;
     if let Err(e) = settle(guest) {
         wrong.push(format!("the guest after the last step: {e}"));
@@ -54,8 +58,13 @@ pub fn run(guest: &mut Guest, plan: &Plan<'_>) -> Result<bool, String> {
         println!("lab host: note  the kernel says `{line}`: {reason}");
     }
     wrong.extend(said.wrong.into_iter().map(|line| format!("the kernel says `{line}`")));
-    wrong.extend(judged(report));
-    wrong.extend(wire::judge(&report.join(CAPTURE), plan.extent, plan.cpus.min(QUEUES).into())?);
+    match plan.reach {
+        Reach::Tcp => {
+            wrong.extend(judged(report));
+            wrong.extend(wire::judge(&report.join(CAPTURE), plan.extent, plan.cpus.min(QUEUES).into())?);
+        }
+        Reach::Rdma(_) => wrong.extend(linted(plan.program, report)?),
+    }
     for line in &wrong {
         println!("lab host: FAIL  {line}");
     }
@@ -80,6 +89,26 @@ fn judged(report: &Path) -> Vec<String> {
         None => wrong.push("the target has judged nothing".into()),
     }
     wrong
+}
+
+/// What the rules find on our side in the capture of packets.
+fn linted(program: &Path, report: &Path) -> Result<Vec<String>, String> {
+    let mut command = Command::new(program);
+    command.current_dir(report).args(["lint", "--once", CAPTURE]);
+    let said = command.output().map_err(|e| format!("cannot start {}: {e}", program.display()))?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let _ = fs::write(report.join("lint.log"), &said);
+    let (ours, theirs): (Vec<&str>, Vec<&str>) =
+        said.lines().filter(|line| line.contains(") controller: ") || line.contains(") host: ")).partition(|l| l.contains(") controller: "));
+    for finding in theirs {
+        println!("lab host: note  {finding}");
+    }
+    let mut wrong: Vec<String> = ours.into_iter().map(str::to_owned).collect();
+    match said.lines().next_back() {
+        Some(summary) => println!("lab host: wire  {summary}"),
+        None => wrong.push("the capture cannot be read".into()),
+    }
+    Ok(wrong)
 }
 
 fn empty(dir: &Path) -> Result<(), String> {

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::guest::{self, Guest};
-use super::target::{NQN, Target};
+use super::target::{NQN, Reach, Target};
 
 /// How much is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +77,28 @@ fn steps(extent: Extent) -> Vec<Step> {
     all.into_iter().filter(|step| step.from <= extent).collect()
 }
 
+/// The same over RDMA: 64 MiB and more are written and compared, in two namespaces.
+fn rdma_steps(extent: Extent) -> Vec<Step> {
+    use Extent::Smoke;
+    let each = if extent == Extent::Full { 64 } else { 32 };
+    let step = |name, line: &str| Step { name, acts: vec![Act::Guest(line.to_owned())], from: Smoke };
+    vec![
+        step("nvme discover over RDMA", "discover"),
+        step("nvme connect -t rdma", "connect 1"),
+        step("id-ctrl, id-ns, smart-log, get-feature", "identify"),
+        step("other logs", "logs"),
+        step("other I/O commands", "commands"),
+        step("an error and its log entry", "error"),
+        step("write and read back", &format!("data 1 {each}")),
+        step("nvme reset under writes", "reset"),
+        step("nvme disconnect", "disconnect"),
+        step("nvme connect, several queues", &format!("connect 1 -i {QUEUES} -Q 32 -k {KATO_S}")),
+        step("write and read back, several queues", "data 11 4"),
+        step("keep alive over three periods or more", &format!("keep-alive {}", 3 * KATO_S + 1)),
+        step("nvme disconnect again", "disconnect"),
+    ]
+}
+
 fn discovery() -> Vec<Act> {
     const ADD: &str = "subsystem add nqn.2026-01.org.example:lab:later mem:16MiB";
     const REMOVE: &str = "subsystem remove nqn.2026-01.org.example:lab:later";
@@ -101,9 +123,13 @@ fn namespace() -> Vec<Act> {
 }
 
 /// Runs the steps in order; the first that fails is the last, for what follows builds on it.
-pub fn play(guest: &mut Guest, target: &Target, extent: Extent) -> (usize, Vec<String>) {
+pub fn play(guest: &mut Guest, target: &Target, reach: Reach, extent: Extent) -> (usize, Vec<String>) {
     let mut passed = 0;
-    for step in steps(extent) {
+    let steps = match reach {
+        Reach::Tcp => steps(extent),
+        Reach::Rdma(_) => rdma_steps(extent),
+    };
+    for step in steps {
         let begun = Instant::now();
         let ended = step.acts.iter().try_fold(String::new(), |_, act| act.run(guest, target));
         let seconds = begun.elapsed().as_secs_f32();
@@ -123,7 +149,7 @@ impl Act {
             Act::Target(words) => return target.control(words),
             Act::Guest(line) => line,
         };
-        let (status, said) = guest::exec(guest.dir(), &format!("sh -eu /host.sh {}", with_target(line, target.port)), PATIENCE)?;
+        let (status, said) = guest::exec(guest.dir(), &format!("sh -eu /host.sh {}", with_target(line, &target.port)), PATIENCE)?;
         match status {
             0 => Ok(said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default().to_owned()),
             status => Err(format!("{line}: status {status}: {}", said.trim())),
@@ -132,7 +158,7 @@ impl Act {
 }
 
 /// `connect 1` becomes `connect 4420 NQN 1`.
-pub fn with_target(line: &str, port: u16) -> String {
+pub fn with_target(line: &str, port: &str) -> String {
     let (step, arguments) = line.split_once(' ').unwrap_or((line, ""));
     format!("{step} {port} {NQN} {arguments}")
 }
@@ -143,8 +169,8 @@ mod tests {
 
     #[test]
     fn a_step_gets_the_target_before_its_arguments() {
-        assert_eq!(with_target("connect 1 -g", 7), format!("connect 7 {NQN} 1 -g"));
-        assert_eq!(with_target("reset", 7), format!("reset 7 {NQN} "));
+        assert_eq!(with_target("connect 1 -g", "7"), format!("connect 7 {NQN} 1 -g"));
+        assert_eq!(with_target("reset", "7"), format!("reset 7 {NQN} "));
     }
 
     #[test]

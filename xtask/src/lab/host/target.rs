@@ -1,4 +1,5 @@
-//! `nvmfspec target` in a process of its own, on a port of this machine's loopback that the guest reaches as 10.0.2.2.
+//! `nvmfspec target` in a process of its own: on a port of this machine's loopback that the guest reaches as 10.0.2.2, or beside the
+//! guest's soft-RoCE as 10.9.0.1.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::guest;
+use super::guest::{self, Frames, OUTSIDE};
 use crate::cmd;
 
 /// The subsystem that it serves.
@@ -22,26 +23,35 @@ pub struct Target {
     child: Child,
     program: PathBuf,
     dir: PathBuf,
-    /// Where it listens.
-    pub port: u16,
+    /// Where it listens, as `host.sh` wants it said.
+    pub port: String,
+}
+
+/// How the guest reaches a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// By a TCP port.
+    Tcp,
+    /// Over RoCEv2, in frames on these ports.
+    Rdma(Frames),
 }
 
 impl Target {
     /// Starts one whose files go to `dir`, with `arguments` beside the usual ones.
-    pub fn start(program: &Path, dir: &Path, arguments: &[String]) -> Result<Target, String> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|listener| listener.local_addr())
-            .map_err(|e| format!("no free loopback port: {e}"))?
-            .port();
+    pub fn start(program: &Path, dir: &Path, reach: Reach, arguments: &[String]) -> Result<Target, String> {
+        let (port, place) = match reach {
+            Reach::Tcp => tcp_place()?,
+            Reach::Rdma(frames) => rdma_place(frames),
+        };
         let log = dir.join(LOG);
         let file = File::create(&log).map_err(|e| format!("cannot write {}: {e}", log.display()))?;
         let errors = file.try_clone().map_err(|e| format!("{}: {e}", log.display()))?;
         let child = Command::new(program)
             // the socket's name stays short, however deep the folder lies
             .current_dir(dir)
-            .args(["target", "--judge", "--control", CONTROL, "--pcap", CAPTURE, "--nqn", NQN])
+            .args(["target", "--control", CONTROL, "--pcap", CAPTURE, "--nqn", NQN])
             .args(["--namespace", "mem:64MiB", "--namespace", "mem:64MiB,bs=4096"])
-            .args(["--listen", &format!("127.0.0.1:{port}"), "--advertise", &format!("10.0.2.2:{port}")])
+            .args(place)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(file)
@@ -87,6 +97,21 @@ impl Target {
             }
         }
     }
+}
+
+/// A free port of loopback, with the options that make the target listen there.
+fn tcp_place() -> Result<(String, Vec<String>), String> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map_err(|e| format!("no free loopback port: {e}"))?
+        .port();
+    let place = ["--judge".into(), format!("--listen=127.0.0.1:{port}"), format!("--advertise=10.0.2.2:{port}")];
+    Ok((port.to_string(), place.to_vec()))
+}
+
+fn rdma_place(frames: Frames) -> (String, Vec<String>) {
+    let place = ["--transport=rdma".into(), format!("--nic={}", frames.nic()), format!("--listen={OUTSIDE}")];
+    ("rdma:4420".into(), place.to_vec())
 }
 
 impl Drop for Target {
