@@ -46,7 +46,11 @@ const STEPS: &[Step] = &[
     Step { name: "replay", what: "the simulated world twice from one seed: the same report", run: replay },
     Step { name: "conformance-rdma", what: "the same over RDMA, RoCEv2 between two addresses of loopback", run: conformance_rdma },
     Step { name: "lab", what: "the suite against Linux's own target in a guest", run: || lab_step(&[]) },
-    Step { name: "lab-rdma", what: "Linux's host and target over RDMA, with soft-RoCE in a guest", run: || lab_step(&["rdma".into()]) },
+    Step {
+        name: "lab-rdma",
+        what: "Linux's host and target over RDMA, with soft-RoCE in a guest",
+        run: || lab_step(&["rdma".into()]),
+    },
 ];
 
 /// Runs all steps, or those named; the exit status is 1 if one failed.

@@ -318,12 +318,23 @@ impl Options {
             let report = self.dir.join(format!("report-rdma-{}", kernel.version));
             let kmsg = guest.dir().join(guest::KMSG);
             let place = suite::Place::Rdma(guest.frames);
-            let plan =
-                suite::Plan { program: &program, report: &report, place, kernel, full: self.full, kmsg: &kmsg, arguments: &self.rest };
+            let plan = suite::Plan {
+                program: &program,
+                report: &report,
+                place,
+                kernel,
+                full: self.full,
+                kmsg: &kmsg,
+                arguments: &self.rest,
+            };
             let status = plan.judge(Duration::from_secs(self.limit_s)).map_err(Trouble::Fail)?;
             let health = suite::health(&mut guest, &report, self.full);
             health.iter().for_each(|line| println!("lab: {line}"));
-            println!("lab: Linux {} over RDMA: the suite ended with status {status}; report in {}", kernel.version, report.display());
+            println!(
+                "lab: Linux {} over RDMA: the suite ended with status {status}; report in {}",
+                kernel.version,
+                report.display()
+            );
             let status = if status == 0 && !(served && health.is_empty()) { 1 } else { status };
             worst = if worst == 0 { status } else { worst };
         }

@@ -85,15 +85,30 @@ impl fmt::Display for Way {
 
 /// Why there is no carrier, in one line that says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenFault(String);
+pub struct OpenFault {
+    kind: io::ErrorKind,
+    text: String,
+}
+
+impl OpenFault {
+    fn new(kind: io::ErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+}
 
 impl fmt::Display for OpenFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl std::error::Error for OpenFault {}
+
+impl From<OpenFault> for io::Error {
+    fn from(fault: OpenFault) -> Self {
+        Self::new(fault.kind, fault)
+    }
+}
 
 impl Way {
     /// A carrier at `local`, where an address was chosen; else at the one by which `peer` is reached. A peer on loopback is met from the
@@ -103,11 +118,13 @@ impl Way {
             Self::Udp => udp(local, peer),
             Self::Raw { interface, address } => {
                 let opened = FrameCarrier::on_interface(interface, address.or(local));
-                opened.map(boxed).map_err(|e| OpenFault(raw_fault(interface, &e)))
+                opened.map(boxed).map_err(|e| OpenFault::new(e.kind(), raw_fault(interface, &e)))
             }
             Self::Qemu { ours, theirs, address } => {
                 let opened = FrameCarrier::to_qemu(*ours, *theirs, *address);
-                opened.map(boxed).map_err(|e| OpenFault(format!("--nic {self}: port {ours} of loopback cannot be bound: {e}")))
+                opened
+                    .map(boxed)
+                    .map_err(|e| OpenFault::new(e.kind(), format!("--nic {self}: port {ours} of loopback cannot be bound: {e}")))
             }
         }
     }
@@ -131,10 +148,13 @@ fn udp(local: Option<IpAddr>, peer: Option<IpAddr>) -> Result<Box<dyn Carrier>, 
         (Some(local), _) => bind(local)?,
         (None, Some(IpAddr::V4(peer))) if peer.is_loopback() => beside(peer)?,
         (None, Some(peer)) => {
-            let local = address_towards(peer).map_err(|e| OpenFault(format!("there is no route to {peer}: {e}")))?;
+            let local = address_towards(peer).map_err(|e| OpenFault::new(e.kind(), format!("there is no route to {peer}: {e}")))?;
             bind(local)?
         }
-        (None, None) => return Err(OpenFault("RDMA needs an address of this machine: none was given, and no peer".into())),
+        (None, None) => {
+            let why = "RDMA needs an address of this machine: none was given, and no peer";
+            return Err(OpenFault::new(io::ErrorKind::InvalidInput, why));
+        }
     };
     peer.into_iter().for_each(|peer| carrier.towards(peer));
     Ok(boxed(carrier))
@@ -142,26 +162,28 @@ fn udp(local: Option<IpAddr>, peer: Option<IpAddr>) -> Result<Box<dyn Carrier>, 
 
 fn bind(local: IpAddr) -> Result<UdpCarrier, OpenFault> {
     if local.is_unspecified() {
-        return Err(OpenFault(format!(
+        let why = format!(
             "RDMA cannot listen on {local}: the ICRC covers the address that a packet was sent to, so name one of this machine's"
-        )));
+        );
+        return Err(OpenFault::new(io::ErrorKind::InvalidInput, why));
     }
-    UdpCarrier::bind(local).map_err(|e| OpenFault(udp_fault(local, &e)))
+    UdpCarrier::bind(local).map_err(|e| OpenFault::new(e.kind(), udp_fault(local, &e)))
 }
 
 /// Another address of loopback than `peer`: as it is the whole of 127.0.0.0/8, there is one for every program.
 fn beside(peer: Ipv4Addr) -> Result<UdpCarrier, OpenFault> {
-    let mut last = None;
+    let mut last = (peer, io::ErrorKind::AddrInUse.into());
     for n in 2..=254 {
         let local = Ipv4Addr::new(127, 0, peer.octets()[2], n);
         if local != peer {
             match UdpCarrier::bind(local.into()) {
                 Ok(carrier) => return Ok(carrier),
-                Err(e) => last = Some((local, e)),
+                Err(e) => last = (local, e),
             }
         }
     }
-    Err(OpenFault(last.map_or_else(String::new, |(local, e)| udp_fault(local.into(), &e))))
+    let (local, e): (Ipv4Addr, io::Error) = last;
+    Err(OpenFault::new(e.kind(), udp_fault(local.into(), &e)))
 }
 
 fn udp_fault(local: IpAddr, e: &io::Error) -> String {
@@ -301,7 +323,8 @@ mod tests {
 
     #[test]
     fn each_fault_is_one_line_that_says_what_to_do() {
-        let told = |way: &str, local: &str| way.parse::<Way>().unwrap().open(Some(local.parse().unwrap()), None).err().unwrap().0;
+        let told =
+            |way: &str, local: &str| way.parse::<Way>().unwrap().open(Some(local.parse().unwrap()), None).err().unwrap().text;
         let (_held, local) = match udp(None, Some(Ipv4Addr::LOCALHOST.into())) {
             Ok(carrier) => (carrier.address(), carrier),
             Err(e) => panic!("{e}"),

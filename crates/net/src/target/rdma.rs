@@ -42,7 +42,7 @@ pub(super) fn listen(
     let device = match known.and_then(|i| devices.get_mut(i)) {
         Some(device) => device,
         None => {
-            let line = Line::new(way.open(Some(address), None).map_err(io::Error::other)?);
+            let line = Line::new(way.open(Some(address), None)?);
             let socket = UdpSocket::from_std(net::UdpSocket::from(line.as_fd().try_clone_to_owned()?))?;
             let target = Target::new(line.nic(), settings.clone());
             devices.push(Device { way: way.clone(), line, target, socket });

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use super::guest::{self, Guest};
 use super::klog;
 pub use steps::Extent;
-pub use target::Reach;
 use steps::{QUEUES, play};
+pub use target::Reach;
 use target::{CAPTURE, Findings, Target};
 
 /// How it is to go.
@@ -98,8 +98,10 @@ fn linted(program: &Path, report: &Path) -> Result<Vec<String>, String> {
     let said = command.output().map_err(|e| format!("cannot start {}: {e}", program.display()))?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let _ = fs::write(report.join("lint.log"), &said);
-    let (ours, theirs): (Vec<&str>, Vec<&str>) =
-        said.lines().filter(|line| line.contains(") controller: ") || line.contains(") host: ")).partition(|l| l.contains(") controller: "));
+    let (ours, theirs): (Vec<&str>, Vec<&str>) = said
+        .lines()
+        .filter(|line| line.contains(") controller: ") || line.contains(") host: "))
+        .partition(|l| l.contains(") controller: "));
     for finding in theirs {
         println!("lab host: note  {finding}");
     }
