@@ -86,10 +86,10 @@ impl RealNetwork {
         Self { rdma: Some(RealWire::desk(line, self.begin, self.next.clone())), ..self }
     }
 
-    /// A network without links and NIC whose clock and limits are those of this one, for another thread.
-    #[must_use]
-    pub fn another(&self) -> Self {
-        Self::since(self.begin, self.limits)
+    /// Makes networks without links and NIC whose clock and limits are those of this one, for other threads.
+    pub fn others(&self) -> impl Fn() -> Self + Send + Sync + use<> {
+        let (begin, limits) = (self.begin, self.limits);
+        move || Self::since(begin, limits)
     }
 
     /// Address of our end of a link.

@@ -102,8 +102,8 @@ fn embedded(reference: Reference) -> Result<Place, (ExitStatus, String)> {
 /// The real network, and more of it by the same clock.
 fn real() -> (Box<dyn Network>, Option<Maker>) {
     let net = RealNetwork::default();
-    let first = net.another();
-    (Box::new(net), Some(Box::new(move || Box::new(first.another()))))
+    let others = net.others();
+    (Box::new(net), Some(Box::new(move || Box::new(others()))))
 }
 
 fn simulated(reference: Reference, seed: u64) -> Result<Place, (ExitStatus, String)> {
