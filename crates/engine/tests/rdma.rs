@@ -141,9 +141,12 @@ fn descriptors_and_data_have_their_places_in_the_capsule() {
     let io = rig.open(&Req::io(1, id));
     let (sqe, data) = connect(1, 31, 0, id);
     let behind = |data: &[u8]| Bytes::from([&[0xee; 32], data].concat());
-    assert_eq!(rig.status(io, sqe, behind(&data)), Status::SUCCESS);
+    // Offsets count from the end of the SQE. [SGL-26]
+    let at = |offset, data: &[u8]| SglDescriptor::in_capsule(offset, data.len() as u32);
+    assert_eq!(rig.status(io, sqe.with_sgl1(at(32, &data)), behind(&data)), Status::SUCCESS);
     let data = pattern(4096);
-    assert_eq!(rig.status(io, write(0, 4096, in_capsule(4096)), behind(&data)), Status::SUCCESS);
+    assert_eq!(rig.status(io, write(0, 4096, at(16, &data)), behind(&data)), Status::SGL_OFFSET_INVALID);
+    assert_eq!(rig.status(io, write(0, 4096, at(32, &data)), behind(&data)), Status::SUCCESS);
     let region = rig.readable(io, pattern(1024));
     let halves = [region.keyed(0, 512, SglSubtype::ADDRESS), region.keyed(512, 512, SglSubtype::ADDRESS)];
     assert_eq!(rig.status(io, write(8, 1024, segment(2)), list(&halves)), Status::SUCCESS);

@@ -66,14 +66,14 @@ impl Rules {
         }
     }
 
-    /// Data begins ICDOFF behind the SQE, and the descriptor counts from there. [SGL-18, SGL-26]
+    /// Data begins ICDOFF behind the SQE or later; the descriptor counts from the end of the SQE. [SGL-18, SGL-26]
     fn in_capsule(&self, sgl: &SglDescriptor, len: usize, capsule: &Bytes) -> Result<Bytes, Status> {
         same_length(sgl.len().into(), len)?;
         let base = usize::from(self.capsules.icdoff) * LEN;
-        let start = usize::try_from(sgl.addr()).ok().and_then(|at| at.checked_add(base)).unwrap_or(usize::MAX);
+        let start = usize::try_from(sgl.addr()).unwrap_or(usize::MAX);
         match start.checked_add(len) {
-            Some(end) if end <= capsule.len() => Ok(capsule.slice(start..end)),
-            _ if sgl.addr() == 0 => Err(Status::DATA_SGL_LENGTH_INVALID.dnr()),
+            Some(end) if start >= base && end <= capsule.len() => Ok(capsule.slice(start..end)),
+            Some(_) if start == base => Err(Status::DATA_SGL_LENGTH_INVALID.dnr()),
             _ => Err(Status::SGL_OFFSET_INVALID.dnr()),
         }
     }
@@ -230,18 +230,20 @@ mod tests {
     fn data_of_a_capsule_begins_at_icdoff() {
         let capsule: Bytes = (0..=255).collect();
         let at = |offset, len| with(SglDescriptor::in_capsule(offset, len).as_bytes());
-        for (icdoff, offset, want) in [(0, 0, 0), (0, 100, 100), (2, 0, 32), (2, 10, 42)] {
+        for (icdoff, offset, want) in [(0, 0, 0), (0, 100, 100), (2, 32, 32), (2, 42, 42)] {
             match rules(icdoff, 1).locate(&at(offset, 16), Transfer::In(16), &capsule) {
                 Ok(Located::Capsule(data)) => assert_eq!(data[0], want),
                 other => panic!("{other:?}"),
             }
         }
         let r = rules(2, 1);
-        refused(r, &at(0, 225), Transfer::In(225), &capsule, Status::DATA_SGL_LENGTH_INVALID);
-        refused(r, &at(220, 16), Transfer::In(16), &capsule, Status::SGL_OFFSET_INVALID);
+        refused(r, &at(32, 225), Transfer::In(225), &capsule, Status::DATA_SGL_LENGTH_INVALID);
+        refused(r, &at(252, 16), Transfer::In(16), &capsule, Status::SGL_OFFSET_INVALID);
+        refused(r, &at(31, 16), Transfer::In(16), &capsule, Status::SGL_OFFSET_INVALID);
+        refused(r, &at(0, 16), Transfer::In(16), &capsule, Status::SGL_OFFSET_INVALID);
         refused(r, &at(u64::MAX, 16), Transfer::In(16), &capsule, Status::SGL_OFFSET_INVALID);
-        refused(r, &at(0, 16), Transfer::Out(16), &capsule, Status::SGL_DESCRIPTOR_TYPE_INVALID);
-        refused(Rules { io: false, ..r }, &at(0, 16), Transfer::In(16), &capsule, Status::SGL_DESCRIPTOR_TYPE_INVALID);
+        refused(r, &at(32, 16), Transfer::Out(16), &capsule, Status::SGL_DESCRIPTOR_TYPE_INVALID);
+        refused(Rules { io: false, ..r }, &at(32, 16), Transfer::In(16), &capsule, Status::SGL_DESCRIPTOR_TYPE_INVALID);
     }
 
     #[test]
