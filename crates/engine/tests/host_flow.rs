@@ -4,10 +4,10 @@ mod host_support;
 
 use bytes::Bytes;
 use host_support::{Peer, T0, c2h, crc32c, digests, icresp, pdu, r2t, resp};
-use nvmf_engine::host::{HostEvent, Waiting};
-use nvmf_engine::host::{HostSettings, HostTcpSettings, Payload, SubmitError, command};
+use nvmf_engine::host::{HostEvent, HostSettings, HostTcpSettings, Payload, SubmitError, Waiting, command};
 use nvmf_engine::tcp::host::HostConnection;
 use nvmf_seam::Instant;
+use nvmf_seam::rdma::Memory;
 use nvmf_wire::{Cid, Nsid, Qid, Status};
 
 fn u32_at(b: &[u8], at: usize) -> u32 {
@@ -290,4 +290,40 @@ fn a_command_without_an_answer_is_told_once() {
     assert_eq!((events.len(), p.host.outstanding(), p.host.poll_timeout()), (1, 1, None));
     p.give(&resp(cid.0, 1, Status::INTERNAL_ERROR.0));
     assert_eq!(p.completions().len(), 1);
+}
+
+/// What RDMA leaves to the NIC a byte stream costs: every byte is copied into it or out of it, and a digest reads it once more.
+#[test]
+fn bytes_that_the_cpu_touches_are_counted() {
+    let mut p = Peer::ready();
+    let len = 64 << 10;
+    let cid = p.write(len);
+    p.give(&r2t(cid.0, 1, 0, len as u32));
+    assert_eq!(p.sent().len(), len / 4096);
+    p.give(&resp(cid.0, 1, 0));
+    assert_eq!(p.host.touched(), len as u64);
+    let cid = p.read(4096);
+    p.give(&c2h(0x0c, cid.0, 0, &[7; 4096]));
+    assert_eq!(p.host.touched(), len as u64 + 4096);
+    // Memory of the user's: gathered into it as well, and out of it where it may change.
+    let cid = p.host.submit(command::read(Nsid(1), 0, 8), Payload::Into(Memory::zeroed(4096)), None).unwrap();
+    p.sent();
+    p.give(&c2h(4, cid.0, 0, &[9; 4096]));
+    p.give(&resp(cid.0, 3, 0));
+    let memory = p.completions().pop().unwrap().memory.unwrap();
+    assert_eq!((memory.as_slice(), memory.touched()), (&[9; 4096][..], 4096));
+    assert_eq!(p.host.touched(), len as u64 + 3 * 4096);
+    let cid = p.host.submit(command::write(Nsid(1), 0, 8), Payload::OutOf(Memory::zeroed(4096)), None).unwrap();
+    p.sent();
+    p.give(&r2t(cid.0, 1, 0, 4096));
+    p.sent();
+    p.give(&resp(cid.0, 4, 0));
+    assert_eq!(p.completions().pop().unwrap().memory.unwrap().touched(), 4096);
+    assert_eq!(p.host.touched(), len as u64 + 5 * 4096);
+
+    let mut p = Peer::ready_with(digests(false, true), &icresp(0, 2, 4096));
+    let cid = p.write(512);
+    p.give(&r2t(cid.0, 1, 0, 512));
+    p.sent();
+    assert_eq!(p.host.touched(), 1024);
 }

@@ -113,6 +113,21 @@ impl Bench {
         ids.into_iter().for_each(|id| self.complete(qp, id, Ok(Done::Sent)));
     }
 
+    /// DREQ of the controller.
+    pub fn disconnect_by_peer(&mut self, qp: QpId) {
+        let q = self.qps.get_mut(&qp).unwrap();
+        q.error = true;
+        q.receives.clear();
+        self.log.push("DREQ".into());
+        self.cm(qp, CmEvent::Disconnected);
+    }
+
+    /// A receive that is posted for a queue.
+    pub fn any_receive(&self, qid: u16) -> WorkId {
+        let q = self.qps.values().find(|q| q.ask.as_ref().unwrap().private[2..4] == qid.to_le_bytes());
+        q.unwrap().receives[0].0
+    }
+
     fn reach(&mut self, key: u32, addr: u64, len: usize, write: bool) -> Option<(&mut Memory, usize)> {
         let (memory, access) = self.regions.get_mut(&key)?;
         let at = usize::try_from(addr.checked_sub(BASE + u64::from(key))?).ok()?;
@@ -381,6 +396,16 @@ impl Rig {
             if !self.serve() && asking.is_empty() {
                 break;
             }
+        }
+    }
+
+    /// The same for queues whose REQ the test answered itself, up to the REQ of the next one.
+    pub fn run_from(&mut self, qid: u16) {
+        let qp = self.qp(qid);
+        self.sqhd.insert(qp, 0);
+        self.turn();
+        while self.serve() {
+            self.turn();
         }
     }
 

@@ -146,7 +146,9 @@ impl HostConnection {
     fn inline_room(&self, sqe: &Sqe) -> u64 {
         // What stands between SQE and data is part of the head.
         let placed = Sqe::LEN + self.capsule.data_at as usize <= Head::MAX;
-        let allowed = self.qid != Qid::ADMIN && (sqe.fctype().is_none() || self.settings.connect_in_capsule);
+        // Where a Connect's data would be with an ICDOFF is not known: it goes by key then.
+        let connect = self.settings.connect_in_capsule && self.capsule.data_at == 0;
+        let allowed = self.qid != Qid::ADMIN && (sqe.fctype().is_none() || connect);
         if placed && allowed { self.capsule.room() } else { 0 }
     }
 

@@ -11,7 +11,6 @@ use nvmf_wire::{Cid, Cqe, Status};
 
 use super::{Fault, HostConnection, Item, Pending, State, Transfer};
 use crate::host::connection::{Agreed, Completion, HostEvent, Negotiated};
-use crate::host::data::Data;
 
 type Judged<T> = Result<T, Fault>;
 
@@ -370,7 +369,7 @@ impl HostConnection {
             return;
         }
         let Some(memory) = &mut own.memory else { return };
-        let data = std::mem::replace(&mut own.data, Data::default());
+        let data = std::mem::take(&mut own.data);
         if let Some(to) = memory.as_mut_slice().and_then(|m| m.get_mut(..data.len())) {
             data.copy_to(to);
             memory.touch(data.len());
