@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::{connect, identify, log_page, pattern, property_set, rw};
+use nvmf_engine::controller::{Port, PortTransport};
+use nvmf_engine::message::{ConnectionId, ToConnection, ToHub};
 use nvmf_engine::queue::CloseReason;
 use nvmf_engine::rdma::TargetEvent;
 use nvmf_engine::{ControllerSettings, RdmaCapsules, RdmaSettings};
 use nvmf_roce::NicSettings;
 use nvmf_seam::rdma::{Rkey, WorkError};
-use nvmf_wire::connect::{Connect, Disconnect};
+use nvmf_wire::connect::{Connect, ConnectData, Disconnect};
 use nvmf_wire::layout::Structure;
 use nvmf_wire::log::{DiscoveryEntry, DiscoveryHeader, RdmaProvider, TransportType};
 use nvmf_wire::property::Property;
@@ -396,4 +398,96 @@ fn a_lossy_wire_loses_no_data() {
         assert_eq!(rig.status(io, write(i * 512, data.len(), region.invalidated()), Bytes::new()), Status::SUCCESS);
         assert_eq!(rig.read_back(io, i * 512, data.len()), data);
     }
+}
+
+#[test]
+fn a_device_that_can_do_little_is_enough() {
+    // RD-06, RD-09: fewer receives than the queue has slots, and room for two work requests.
+    let small = |n: &mut NicSettings| {
+        if n.address == nvmf_roce::testing::Pair::ADDRESSES[1] {
+            (n.max_work, n.max_reads, n.max_transfer) = (2, 1, 4096);
+        }
+    };
+    let mut rig = Rig::new(ControllerSettings::default(), RdmaSettings::default(), small);
+    let (_, io) = rig.io();
+    let agreed = rig.queues[&io].accepted.clone().unwrap();
+    assert_eq!((agreed.initiator_depth, &agreed.private[2..4]), (1, &[2, 0][..]));
+    let data = pattern(65536);
+    let region = rig.readable(io, data.clone());
+    let cids: Vec<Cid> = (0..31).map(|i| rig.submit(io, write(128 * i, data.len(), region.sgl()), Bytes::new())).collect();
+    for cid in cids {
+        assert_eq!(rig.end_of(io, cid).0.status(), Status::SUCCESS);
+    }
+    let regions: Vec<Region> = (0..8).map(|_| rig.writable(io, data.len())).collect();
+    let read = |i: usize, r: &Region| rw(IoOpcode::READ, 1, 128 * i as u64, 128, r.sgl());
+    let cids: Vec<Cid> = regions.iter().enumerate().map(|(i, r)| rig.submit(io, read(i, r), Bytes::new())).collect();
+    for (cid, region) in cids.into_iter().zip(regions) {
+        assert_eq!(rig.end_of(io, cid).0.status(), Status::SUCCESS);
+        assert_eq!(rig.take(region), data);
+    }
+    let most = &rig.target.device.most;
+    assert!(most["read"] == 1 && most["send"] <= 2, "{most:?}");
+}
+
+#[test]
+fn a_hub_serves_connections_of_both_transports() {
+    let mut rig = rig();
+    let advertise = "10.0.0.2:4420".parse().unwrap();
+    rig.hub.add_port(Port { id: 2, advertise, discovery_only: false, transport: PortTransport::Tcp }).unwrap();
+    let (admin, id) = rig.enabled();
+    // What the hub says to a connection of the other transport, the driver gets.
+    let other = ConnectionId(7);
+    rig.hub.open(other, 2, None);
+    let sqe = |cntlid| connect(0, 31, 120_000, cntlid);
+    let to_hub = |(sqe, data): (Sqe, Bytes)| ToHub::Connect {
+        sqe: Connect::from_bytes(*sqe.as_bytes()),
+        data: Box::new(ConnectData::read(&data).unwrap()),
+    };
+    let now = rig.pair.now;
+    rig.hub.handle_message(now, other, to_hub(sqe(Cntlid::DYNAMIC)));
+    rig.target.turn(now, &mut rig.hub, &mut rig.next);
+    let Some((to, ToConnection::Admitted(a))) = rig.target.poll_other() else { panic!("no answer") };
+    assert_eq!((to, rig.target.owns(to), a.in_capsule), (other, false, 8192));
+    // An I/O queue over TCP for the controller that was made over RDMA: another port. [FAB-CONNECT-33]
+    let io = ConnectionId(8);
+    rig.hub.open(io, 2, None);
+    rig.hub.handle_message(now, io, to_hub(connect(1, 31, 0, id)));
+    rig.target.turn(now, &mut rig.hub, &mut rig.next);
+    let Some((_, ToConnection::Complete { status, .. })) = rig.target.poll_other() else { panic!("no answer") };
+    assert_eq!(status.code(), Status::CONNECT_INVALID_PARAMETERS);
+
+    let qp = rig.open(&Req::default());
+    let (sqe, data) = common::discovery(0);
+    let region = rig.readable(qp, data);
+    assert_eq!(rig.status(qp, sqe.with_sgl1(region.sgl()), Bytes::new()), Status::SUCCESS);
+    rig.status(qp, property_set(Property::CC, 1), Bytes::new());
+    let region = rig.writable(qp, 3072);
+    assert_eq!(rig.status(qp, log_page(0x70, 3072, 0, false).with_sgl1(region.sgl()), Bytes::new()), Status::SUCCESS);
+    let page = rig.take(region);
+    let kinds = [0, 1].map(|i| DiscoveryEntry::of_page(&page, i).unwrap().trtype());
+    assert_eq!(kinds, [TransportType::RDMA, TransportType::TCP]);
+    assert!(!rig.queues[&admin].over);
+}
+
+#[test]
+fn a_host_that_takes_no_responses_is_not_listened_to_for_ever() {
+    // Without SQ flow control nothing but receives bounds commands whose identifier is in use.
+    let mut rig = rig();
+    rig.pair.latency = Duration::from_micros(10);
+    let (_, id) = rig.enabled();
+    let io = rig.open(&Req { hrqsize: 1, ..Req::io(1, id) });
+    let (sqe, data) = common::connect_with(|c| *c = c.with(|s| s.sqfcd(true)), |_| {}, 1, 31, 0, id);
+    assert_eq!(rig.status(io, sqe, data), Status::SUCCESS);
+    rig.hold_stores = true;
+    let flush = rw(IoOpcode::FLUSH, 1, 0, 1, in_capsule(0)).with(|s| s.cid(Cid(7)));
+    for _ in 0..300 {
+        rig.send(io, flush.as_bytes(), Bytes::new());
+    }
+    rig.pass(Duration::from_secs(1));
+    assert!(!rig.queues[&io].over && rig.target.held() < 100, "{} held", rig.target.held());
+    rig.hold_stores = false;
+    (0..300).for_each(|_| rig.receive(io));
+    assert!(rig.until(|r| r.queues[&io].responses.len() == 300));
+    let conflicts = rig.queues[&io].responses.iter().filter(|(c, _)| c.status().code() == Status::COMMAND_ID_CONFLICT).count();
+    assert!((1..300).contains(&conflicts), "{conflicts}");
 }

@@ -84,6 +84,8 @@ pub struct ControllerConnection {
     setup_due: Option<Instant>,
     /// When the wait for what was sent last, or for the host's DREQ, is over.
     close_due: Option<Instant>,
+    /// When the last capsule came, and when to look whether one came since. The timer does not move with each of them.
+    seen: Instant,
     rest_due: Option<Instant>,
 }
 
@@ -104,6 +106,7 @@ impl ControllerConnection {
             reason: None,
             setup_due: Some(due),
             close_due: None,
+            seen: now,
             rest_due: None,
         })
     }
@@ -134,7 +137,8 @@ impl ControllerConnection {
             Ok(Done::Received { data, .. }) if purpose == Purpose::Receive => {
                 // The first SEND may overtake RTU. [IBA vol. 1, 12.9.8.2]
                 self.established();
-                self.rest_due = Some(now + REST);
+                self.seen = now;
+                self.rest_due.get_or_insert(now + REST);
                 self.inbox.push_back(data);
                 true
             }
@@ -196,7 +200,11 @@ impl ControllerConnection {
             self.core.shut(CloseReason::Association);
         }
         if over(self.rest_due) {
-            self.rest();
+            let due = self.seen + REST;
+            self.rest_due = (due > now).then_some(due);
+            if self.rest_due.is_none() {
+                self.rest();
+            }
         }
         self.advance(now);
     }
@@ -369,7 +377,6 @@ impl ControllerConnection {
 
     /// An idle connection holds no buffers.
     fn rest(&mut self) {
-        self.rest_due = None;
         self.core.rest();
         self.core.binding.rest();
         self.inbox.shrink_to_fit();

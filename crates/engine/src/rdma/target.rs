@@ -132,7 +132,7 @@ impl<D: Device> Target<D> {
         }
     }
 
-    /// A message of the hub; given back where it is for a connection of another transport. [`Target::turn`] follows.
+    /// A message of the hub; given back where it is for none of this target's connections. [`Target::turn`] follows.
     pub fn handle_message(&mut self, now: Instant, to: ConnectionId, message: ToConnection) -> Option<ToConnection> {
         let Some(qp) = self.ids.get(&to).copied() else { return Some(message) };
         if let Some(link) = self.links.get_mut(&qp) {
@@ -176,7 +176,8 @@ impl<D: Device> Target<D> {
         self.stores.pop_front()
     }
 
-    /// The next message of the hub that [`Target::turn`] took and that is for a connection of another transport.
+    /// The next message of the hub that [`Target::turn`] took and that is for none of its connections: for one of another transport, or
+    /// that is over.
     pub fn poll_other(&mut self) -> Option<(ConnectionId, ToConnection)> {
         self.others.pop_front()
     }

@@ -212,6 +212,16 @@ mod tests {
     }
 
     #[test]
+    fn requests_of_linux_are_agreed_to() {
+        // As Linux 6.12 sent them, and what nvmet-rdma answered: captures/linux-6.12/rdma-io.
+        for (private, crqsize) in [([0, 0, 0, 0, 0x20, 0, 0x1f, 0, 0, 0], 32), ([0, 0, 1, 0, 0x80, 0, 0x7f, 0, 1, 0], 128)] {
+            let accept = verdict(&Asked { responder_resources: 128, ..asked(&private) }, true).unwrap().accept();
+            let theirs = [0, 0, crqsize, 0, 0, 0, 0, 0];
+            assert_eq!((&accept.private[..8], accept.responder_resources, accept.rnr_retry_count), (&theirs[..], 0, 7));
+        }
+    }
+
+    #[test]
     fn fewer_receives_than_slots_need_a_host_that_tries_again() {
         let ask = asked(request(1, 32, 1000, 0).as_bytes());
         assert_eq!(verdict(&ask, true).unwrap().receives, 512);
