@@ -73,6 +73,12 @@ impl Core {
         Flow::new(&self.settings, to, dscp << 2, entropy)
     }
 
+    /// PSN for the first request of the other side.
+    pub(crate) fn first_psn(&mut self) -> u32 {
+        let chance = self.random24();
+        self.settings.first_psn.unwrap_or(chance) & 0x00ff_ffff
+    }
+
     /// 24 bits by chance.
     pub(crate) fn random24(&mut self) -> u32 {
         self.rng.below(1 << 24) as u32

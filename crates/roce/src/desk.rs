@@ -194,13 +194,8 @@ impl<W: Wire> RdmaNetwork for Desk<W> {
         if !silent {
             let now = self.wire.now();
             self.nic.disconnect(now, qp);
-            let over = |h: &Happening| matches!(h, Happening::Cm(CmEvent::Disconnected | CmEvent::Unreachable));
-            loop {
+            while !self.nic.is_over(qp) && (self.wire.step(&mut self.nic, now + PATIENCE) || self.wire.now() < now + PATIENCE) {
                 self.sort();
-                let done = self.links.get(&link).is_none_or(|l| l.waiting.iter().any(over));
-                if done || !self.wire.step(&mut self.nic, now + PATIENCE) && self.wire.now() >= now + PATIENCE {
-                    break;
-                }
             }
         }
         self.close(link, qp);

@@ -82,6 +82,12 @@ impl Nic {
 
     /// The same for a packet that is still in the parts in which another NIC made it: its payload is not copied.
     pub fn handle_parts(&mut self, now: Instant, datagram: &Datagram) {
+        let [head, ..] = datagram.parts();
+        let outer = if head.first().is_some_and(|b| b >> 4 == 6) { 48 } else { 28 };
+        if head.len() < outer {
+            // Parts that no NIC makes.
+            return self.handle_datagram(now, datagram.to_bytes());
+        }
         self.take(now, Source::Parts(datagram));
     }
 

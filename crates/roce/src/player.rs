@@ -6,6 +6,7 @@ use bytes::Bytes;
 use nvmf_seam::Instant;
 use nvmf_seam::rdma::{DeviceError, Facts, Happening, Packet, PacketSide, QpId, RawPacket, Recorded, Rkey};
 
+use crate::cm::CmState;
 use crate::common::Core;
 use crate::nic::Nic;
 use crate::receive::Incoming;
@@ -87,6 +88,11 @@ impl Nic {
     pub fn peek(&mut self, key: Rkey) -> Option<Bytes> {
         let memory = self.core.regions.memory(key)?;
         memory.slice(0, memory.len())
+    }
+
+    /// Nothing more comes of a connection: it ended, or never came up.
+    pub fn is_over(&mut self, qp: QpId) -> bool {
+        self.table.get(qp.0).is_none_or(|c| c.cm.state == CmState::Over)
     }
 
     /// Regions that are registered.

@@ -48,6 +48,9 @@ pub struct NicSettings {
     pub ack_every: u32,
     /// Local ACK Timeout n of our queue pairs, as the REQ names it: 4.096 us * 2^n; 0 for never. [IBA vol. 1, 9.7.6.1.3]
     pub ack_timeout: u8,
+    /// PSN that our CM messages give to the first request of the other side, 24 bits; `None`: by chance, as it should be, so that packets
+    /// of an earlier connection are not taken for those of a new one.
+    pub first_psn: Option<u32>,
     /// Target ACK Delay n that a REP names: 4.096 us * 2^n, for which we may hold back an acknowledgement. The other side waits no shorter
     /// for one. [IBA vol. 1, 12.7.33]
     pub ack_delay: u8,
@@ -99,6 +102,7 @@ impl NicSettings {
             window: 128,
             ack_every: 32,
             ack_timeout: 17,
+            first_psn: None,
             ack_delay: 0,
             endless_retries: false,
             rnr_timer: 12,

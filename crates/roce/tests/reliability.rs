@@ -38,9 +38,9 @@ const LONGEST: usize = 20_000;
 const REGION: usize = 100 * LONGEST;
 
 impl Run {
-    fn new(seed: u64, link_mtu: u32, faults: Faults) -> Self {
+    fn new(seed: u64, link_mtu: u32, first_psn: Option<u32>, faults: Faults) -> Self {
         let mut pair = Pair::new(seed, |s| {
-            s.link_mtu = link_mtu;
+            (s.link_mtu, s.first_psn) = (link_mtu, first_psn);
             s.ack_timeout = 9;
             s.endless_retries = true;
             s.rnr_timer = 2;
@@ -176,8 +176,10 @@ proptest! {
         duplication in 0u32..40,
         reordering in 0u32..60,
         corruption in 0u32..40,
+        // Behind a few packets PSNs wrap.
+        first_psn in prop::option::of(0xff_ff00u32..0x0100_0000),
     ) {
-        let mut run = Run::new(seed, link_mtu, Faults { loss, duplication, reordering, corruption });
+        let mut run = Run::new(seed, link_mtu, first_psn, Faults { loss, duplication, reordering, corruption });
         run.load(12);
         run.finish(12);
         let c = run.pair.nics[0].counters();
@@ -187,7 +189,7 @@ proptest! {
 
 #[test]
 fn a_long_transfer_survives_heavy_loss() {
-    let mut run = Run::new(3, 4200, Faults { loss: 100, duplication: 20, reordering: 100, corruption: 20 });
+    let mut run = Run::new(3, 4200, Some(0xff_ffff), Faults { loss: 100, duplication: 20, reordering: 100, corruption: 20 });
     run.load(100);
     run.finish(100);
     let c = run.pair.nics[1].counters();
@@ -228,6 +230,44 @@ fn a_peer_that_is_silent_is_asked_as_often_as_the_connection_says() {
     // Three times again after the first, each after 4.096 us * 2^10.
     assert_eq!(pair.nics[0].counters().timeouts, 4);
     assert_eq!(pair.now.since(begin), Duration::from_nanos(4 * (4096 << 10)));
+}
+
+#[test]
+fn a_lost_response_to_a_read_is_asked_for_with_what_is_behind_it() {
+    use nvmf_wire::roce::{Headers, RoceOpcode, psn_add};
+    let (mut pair, a, b) = up(3);
+    let data = pattern(1, 10_000);
+    let access = Access { read: true, write: false };
+    let now = pair.now;
+    pair.nics[0].post(now, a, Work::Register { id: WorkId(0), memory: Memory::shared(data.clone()), access }).unwrap();
+    let Some((_, DeviceEvent::Completed(Completion { result: Ok(Done::Registered(at)), .. }))) = pair.nics[0].poll_event() else {
+        panic!()
+    };
+    pair.nics[1].post(now, b, Work::Read { id: WorkId(1), from: at, len: 10_000 }).unwrap();
+    let request = pair.nics[1].poll_datagram(now).unwrap();
+    let first = Headers::read(&request.parts()[0][28..]).unwrap();
+    pair.nics[0].handle_parts(now, &request);
+    // Ten responses; the fourth is lost.
+    let mut n = 0;
+    while let Some(d) = pair.nics[0].poll_datagram(now) {
+        n += 1;
+        if n != 4 {
+            pair.nics[1].handle_parts(now, &d);
+        }
+    }
+    assert_eq!(n, 10);
+    let again = pair.nics[1].poll_datagram(now).expect("at once, by the gap");
+    assert!(pair.nics[1].poll_datagram(now).is_none());
+    let h = Headers::read(&again.parts()[0][28..]).unwrap();
+    assert_eq!((h.bth.opcode(), h.bth.psn()), (RoceOpcode::READ_REQUEST, psn_add(first.bth.psn(), 3)));
+    let reth = h.reth.unwrap();
+    assert_eq!((reth.va(), reth.rkey(), reth.dmalen()), (at.addr + 3 * 1024, at.key.0, 10_000 - 3 * 1024));
+    pair.nics[0].handle_parts(now, &again);
+    pair.settle();
+    match pair.nics[1].poll_event() {
+        Some((_, DeviceEvent::Completed(Completion { result: Ok(Done::Read(got)), .. }))) => assert!(got == data),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -143,6 +143,22 @@ fn a_key_is_invalidated_by_either_side_once() {
 }
 
 #[test]
+fn memory_whose_invalidation_was_executed_is_not_lost_with_the_connection() {
+    let (mut pair, a, _) = up(|_| {});
+    let at = register(&mut pair, 0, a, Memory::zeroed(512), Access { read: true, write: true });
+    // Behind a SEND that nobody acknowledges yet.
+    post(&mut pair, 0, a, Work::Send { id: WorkId(1), head: Head::new(&[1]), payload: Bytes::new(), invalidate: None });
+    post(&mut pair, 0, a, Work::Invalidate { id: WorkId(2), key: at.key });
+    let now = pair.now;
+    assert!(pair.nics[0].poll_datagram(now).is_some() && pair.nics[0].poll_datagram(now).is_none());
+    assert!(completions(&mut pair, 0).is_empty() && pair.nics[0].peek(at.key).is_none());
+    pair.nics[0].disconnect(now, a);
+    let done = completions(&mut pair, 0);
+    assert!(matches!(&done[0].result, Err(WorkError::Flushed)));
+    assert!(matches!(&done[1].result, Ok(Done::Invalidated(m)) if m.len() == 512));
+}
+
+#[test]
 fn a_connection_ends_for_both_sides_and_work_is_flushed() {
     let (mut pair, a, b) = up(|_| {});
     post(&mut pair, 0, a, Work::Receive { id: WorkId(1), len: 16 });

@@ -32,7 +32,7 @@ impl Nic {
         let most = self.core.settings.max_reads;
         ask.responder_resources = ask.responder_resources.min(most);
         ask.initiator_depth = ask.initiator_depth.min(most);
-        let (tid, psn) = (self.core.rng.next_u64(), self.core.random24());
+        let (tid, psn) = (self.core.rng.next_u64(), self.core.first_psn());
         let mtu = self.core.settings.path_mtu();
         let mut req = self.req(to, &ask, (qpn, local_id, psn));
         let mut mad = messages::mad(CmMessage::REQ, tid);

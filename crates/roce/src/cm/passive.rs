@@ -118,7 +118,7 @@ impl Nic {
     fn take_req(&mut self, message: &Message<'_>, req: &CmReq, asked: Asked) {
         let Ok((qpn, local_id)) = self.numbers() else { return self.refuse(message, req, RejReason::NO_QP) };
         let id = self.table.next_id();
-        let psn = self.core.random24();
+        let psn = self.core.first_psn();
         let wishes = Wishes {
             first_psn: req.psn(),
             resources: req.resources(),

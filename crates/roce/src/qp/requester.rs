@@ -148,7 +148,9 @@ impl Requester {
         self.local(shared, core);
         self.next(shared)?;
         let window = core.settings.window.max(1) as i32;
-        let (mtu, cursor_psn, next_psn, ack_every) = (shared.mtu, self.cursor_psn, self.next_psn, core.settings.ack_every.max(1));
+        // One packet of every window asks for an acknowledgement, so that the window moves on.
+        let ack_every = core.settings.ack_every.clamp(1, core.settings.window.max(1));
+        let (mtu, cursor_psn, next_psn) = (shared.mtu, self.cursor_psn, self.next_psn);
         let wqe = self.queue.get_mut(self.cursor)?;
         if !wqe.is_read() && psn_distance(cursor_psn, self.una) >= window {
             return None;
@@ -405,7 +407,13 @@ impl Requester {
                 }
                 Kind::Register { remote } => Ok(Done::Registered(*remote)),
                 Kind::Invalidate { done: Some(memory), .. } => memory.take().map(Done::Invalidated).ok_or(WorkError::NoSuchKey),
-                Kind::Skip if acknowledged => Err(WorkError::Flushed),
+                // Whether packets made elsewhere are acknowledged is the business of who made them.
+                Kind::Skip if wqe.begun => {
+                    if !acknowledged {
+                        self.una = wqe.end();
+                    }
+                    Err(WorkError::Flushed)
+                }
                 _ => return,
             };
             let (id, skip) = (wqe.id, matches!(wqe.kind, Kind::Skip));
@@ -430,6 +438,10 @@ impl Requester {
         if self.deadline.is_none_or(|at| at > now) {
             return true;
         }
+        if self.una == self.sent {
+            self.deadline = None;
+            return true;
+        }
         core.counters.timeouts += 1;
         if !(core.settings.endless_retries && self.retries == 7) {
             let Some(left) = self.retries_left.checked_sub(1) else {
@@ -444,13 +456,18 @@ impl Requester {
 
 /// Work that was not executed.
 fn end(shared: &Shared, core: &mut Core, wqe: Wqe, why: WorkError) {
-    match wqe.kind {
+    let result = match wqe.kind {
         Kind::Skip => return,
         // Nobody knows the key, so nobody could take the region out.
-        Kind::Register { remote } => drop(core.regions.remove(remote.key)),
-        _ => {}
-    }
-    shared.complete(core, wqe.id, Err(why));
+        Kind::Register { remote } => {
+            core.regions.remove(remote.key);
+            Err(why)
+        }
+        // It was executed, and nobody else has the memory.
+        Kind::Invalidate { done: Some(Some(memory)), .. } => Ok(Done::Invalidated(memory)),
+        _ => Err(why),
+    };
+    shared.complete(core, wqe.id, result);
 }
 
 /// A READ request for what is missing from `offset` on. [IBA vol. 1, 9.7.3.2]
