@@ -11,6 +11,7 @@ pub mod lean;
 pub mod pair;
 pub mod pdu;
 pub mod raw;
+pub mod roce;
 pub mod round;
 pub mod served;
 
