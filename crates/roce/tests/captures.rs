@@ -12,7 +12,7 @@ use nvmf_seam::Instant;
 use nvmf_seam::rdma::{Accept, Asked, CmEvent, Completion, Device, DeviceEvent, Done, Pd, QpId, Work, WorkId};
 use nvmf_wire::cm::{CmMessage, CmRep, CmReq, CmRtu, Mad};
 use nvmf_wire::layout::Structure;
-use nvmf_wire::roce::{Headers, icrc, psn_add, psn_distance};
+use nvmf_wire::roce::{AethKind, Headers, RoceOpcode, icrc, psn_add, psn_distance};
 
 /// Captures in which the host is Linux's, and whom it is connected to.
 const HOSTS: [&str; 8] = [
@@ -111,6 +111,8 @@ fn all_recorded_packets_can_be_read() {
 /// One connection of the capture, as the NIC took it up.
 struct Replayed {
     qp: QpId,
+    /// Queue pair of the host.
+    peer_qpn: u32,
     /// What Linux's target chose, and what the NIC did: QPN, communication ID, first PSN of the host.
     theirs: (u32, u32, u32),
     ours: (u32, u32, u32),
@@ -119,6 +121,8 @@ struct Replayed {
     got: Vec<Bytes>,
     /// PSN behind the last request of the host.
     next: u32,
+    /// MSN of our acknowledgements, by how far their PSN is from the first.
+    acks: BTreeMap<i32, u32>,
 }
 
 /// Changes what a packet of the host says of the target's choices into the NIC's, and gives it the right ICRC again.
@@ -154,7 +158,7 @@ fn differing(a: &CmRep, b: &CmRep) -> Vec<String> {
 #[test]
 fn what_linux_asks_for_is_answered_as_linux_answers() {
     let mut connections = 0;
-    let (mut sends, mut twice) = (0, 0);
+    let (mut sends, mut twice, mut acks) = (0, 0, 0);
     for name in HOSTS {
         let packets = packets(name);
         let target = IpAddr::from([10, 9, 0, 2]);
@@ -213,9 +217,16 @@ fn what_linux_asks_for_is_answered_as_linux_answers() {
                     nic.handle_datagram(now, translated);
                 }
             }
-            while nic.poll_datagram(now).is_some() {}
+            while let Some(d) = nic.poll_datagram(now) {
+                let sent = headers(&d.to_bytes());
+                let of = replayed.iter_mut().find(|c| nic.facts(c.qp).is_some_and(|f| f.peer_qpn == sent.bth.dqpn()));
+                if let (Some(c), Some(aeth)) = (of, sent.aeth) {
+                    c.acks.insert(psn_distance(sent.bth.psn(), c.ours.2), aeth.msn());
+                }
+            }
             collect(&mut nic, &mut replayed);
         }
+        acks += same_msns(&packets, target, &replayed);
         let c = *nic.counters();
         let bad = c.bad_icrc + c.unknown_qp + c.psn_ahead + c.nak_invalid + c.nak_access + c.rnr_sent + c.refused_req;
         // What the host sent twice is acknowledged, and not executed twice: in rdma-keepalive-reset two SENDs.
@@ -226,7 +237,24 @@ fn what_linux_asks_for_is_answered_as_linux_answers() {
             sends += c.got.len();
         }
     }
-    assert!(connections >= 16 && sends > 300 && twice == 2, "{connections} {sends} {twice}");
+    assert!(connections >= 16 && sends > 300 && twice == 2 && acks > 300, "{connections} {sends} {twice} {acks}");
+}
+
+/// Linux's target counts messages as the NIC does: for each acknowledgement of its own, ours of the same PSN has its MSN. Gives how many
+/// were compared.
+fn same_msns(packets: &[Bytes], target: IpAddr, replayed: &[Replayed]) -> usize {
+    let mut compared = 0;
+    for packet in packets.iter().filter(|p| outer(p).1 == target) {
+        let h = headers(packet);
+        let Some(aeth) = h.aeth.filter(|_| h.bth.opcode() == RoceOpcode::ACK) else { continue };
+        assert_eq!((aeth.kind(), aeth.value()), (AethKind::ACK, 31), "soft-RoCE says nothing of credits");
+        let of = replayed.iter().find(|c| c.peer_qpn == h.bth.dqpn());
+        if let Some((c, ours)) = of.and_then(|c| Some((c, c.acks.get(&psn_distance(h.bth.psn(), c.theirs.2))?))) {
+            assert_eq!(aeth.msn(), *ours, "{:?}", c.theirs);
+            compared += 1;
+        }
+    }
+    compared
 }
 
 /// The NIC accepts as Linux's target did. Its REP has the same in all fields but those that every NIC chooses for itself.
@@ -254,11 +282,13 @@ fn take_up(nic: &mut Nic, now: Instant, req: &CmReq, rep: &CmRep) -> Replayed {
     assert!(other.is_empty(), "{other:?}\n{rep}\n{ours}");
     Replayed {
         qp,
+        peer_qpn: req.qpn(),
         theirs: (rep.qpn(), rep.local_id(), rep.psn()),
         ours: (ours.qpn(), ours.local_id(), ours.psn()),
         sends: Vec::new(),
         got: Vec::new(),
         next: rep.psn(),
+        acks: BTreeMap::new(),
     }
 }
 

@@ -82,8 +82,9 @@ impl Nic {
             return Err(RejReason::CONSUMER);
         }
         // [IBA vol. 1, 12.9.8.3.1]: the other side lost the connection that it had on this queue pair.
-        if let Some(old) = self.table.peer_qpn(message.from, req.qpn()) {
-            self.lose(old);
+        let old = self.table.peer_qpn(message.from, req.qpn());
+        if let Some(old) = old.filter(|id| self.table.get(*id).is_some_and(|c| c.cm.state != CmState::Over)) {
+            self.over(old, CmEvent::Disconnected);
             return Err(RejReason::STALE);
         }
         if self.table.half_open() >= self.core.settings.max_half_open as usize {
@@ -98,13 +99,6 @@ impl Nic {
             rnr_retry_count: req.rnr_retries(),
             flow_control: req.flow_control(),
         })
-    }
-
-    /// A connection that the other side does not have any more.
-    fn lose(&mut self, id: u32) {
-        if self.table.get(id).is_some_and(|c| c.cm.state != CmState::Over) {
-            self.over(id, CmEvent::Disconnected);
-        }
     }
 
     fn refuse(&mut self, message: &Message<'_>, req: &CmReq, reason: RejReason) {
