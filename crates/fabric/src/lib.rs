@@ -6,13 +6,17 @@
 //! random stream a node, and a `trace_hash` to compare two runs by.
 #![deny(missing_docs)]
 
+mod fleet;
 mod frames;
 pub mod lan;
 mod link;
+pub mod scene;
 mod sim;
 mod stage;
 mod station;
 
+pub use fleet::{Fleet, HostReport, PortReport, Report};
 pub use frames::{FrameOptions, FrameSim, Tapped};
+pub use scene::Scene;
 pub use sim::{Sim, SimOptions, SimTarget, TapFactory};
 pub use stage::Stage;

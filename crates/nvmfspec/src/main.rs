@@ -20,6 +20,7 @@ mod output;
 mod place;
 mod scenario;
 mod session;
+mod sim;
 mod stats;
 mod target;
 mod values;
@@ -79,6 +80,9 @@ enum Command {
     Ladder(ladder::LadderArgs),
     /// Play the scripts of one file against a target
     Scenario(Box<scenario::Args>),
+    /// Simulate hosts, targets and the network between them
+    #[command(subcommand)]
+    Sim(sim::Args),
     /// Print the script by which a shell completes command lines
     Completion(completion::Args),
 }
@@ -99,6 +103,7 @@ fn main() -> ExitCode {
         Command::Ladder(args) => ladder::run(&args),
         Command::Scenario(args) => scenario::run(*args),
         Command::Target(args) => target::run(*args),
+        Command::Sim(args) => sim::run(&args),
         Command::Completion(args) => completion::run(&args, &mut Cli::command()),
     };
     // A panic has printed its message already; it is the harness that broke, which has a status of its own.
