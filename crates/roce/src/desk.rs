@@ -19,6 +19,8 @@ use crate::Nic;
 
 /// How long the answer to a DREQ is waited for when a connection is ended; it is sent again meanwhile as the NIC's settings say.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections of which what happened and what was recorded is kept; beyond that the oldest that are over are forgotten.
+const KEPT: usize = 1024;
 
 /// What a [`Desk`] needs of its world.
 pub trait Wire {
@@ -136,6 +138,10 @@ impl<W: Wire> Desk<W> {
         self.by_qp.remove(&qp);
         self.nic.destroy(self.wire.now(), qp);
         self.wire.flush(&mut self.nic);
+        let oldest = self.links.iter().find(|(_, l)| l.qp.is_none()).map(|(id, _)| *id);
+        if let Some(id) = oldest.filter(|_| self.links.len() > KEPT) {
+            self.links.remove(&id);
+        }
     }
 }
 

@@ -34,8 +34,8 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Flow {
-    /// `entropy` chooses the source port C000h to FFFFh, unless the settings fix it, by which switches spread flows. [IBA annex A17.5.2] The other
-    /// side must be of our address family: `None` where it is not.
+    /// `entropy` chooses the source port C000h to FFFFh, by which switches spread flows, unless the settings fix it. [IBA annex A17.5.2]
+    /// The other side must be of our address family: `None` where it is not.
     pub(crate) fn new(settings: &NicSettings, to: IpAddr, traffic_class: u8, entropy: u32) -> Option<Self> {
         let mut head = [0u8; 48];
         let ip_len = match (settings.address, to) {

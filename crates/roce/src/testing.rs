@@ -147,8 +147,8 @@ impl Pair {
         }
     }
 
-    /// A connection from `nics[0]` to port 4420 of `nics[1]`, up on both sides. `ask` and `accept` as [`Pair::ask`] and [`Pair::accept`]
-    /// have them or otherwise. `None` where it does not come up.
+    /// A connection from `nics[0]` to port 4420 of `nics[1]`, up on both sides; `ask` and `accept` may be those of [`Pair::ask`] and
+    /// [`Pair::accept`]. `None` where it does not come up.
     pub fn connect(&mut self, ask: &Ask, accept: &Accept) -> Option<(QpId, QpId)> {
         self.nics[1].listen(4420).ok()?;
         let to = SocketAddr::new(self.nics[1].settings().address, 4420);
@@ -189,7 +189,8 @@ impl Pair {
     }
 }
 
-/// A wire for a [`Desk`](crate::desk::Desk) whose other end is a NIC that a test serves: `serve` is called whenever something happened there.
+/// A wire for a [`Desk`](crate::desk::Desk) whose other end is a NIC that a test serves: `serve` is called whenever something may
+/// have happened there.
 pub struct Bench<S> {
     /// Now.
     pub now: Instant,

@@ -158,7 +158,6 @@ impl Requester {
         if !wqe.begun {
             (wqe.begun, wqe.psn) = (true, next_psn);
             self.ssn = psn_add(self.ssn, 1);
-            wqe.ssn = self.ssn;
             if !matches!(wqe.kind, Kind::Send { .. }) {
                 // READs and WRITEs take no receive buffer. [IBA vol. 1, 9.7.7.2.5]
                 self.limit = psn_add(self.limit, 1);

@@ -45,18 +45,16 @@ pub(crate) struct Wqe {
     /// PSNs that it takes.
     pub psns: u32,
     pub begun: bool,
-    /// Number of the message, for credits. [IBA vol. 1, 9.7.7.2.2]
-    pub ssn: u32,
 }
 
 impl Wqe {
     pub(crate) fn register(id: WorkId, remote: Remote) -> Self {
-        Self { id, kind: Kind::Register { remote }, psn: 0, psns: 0, begun: false, ssn: 0 }
+        Self { id, kind: Kind::Register { remote }, psn: 0, psns: 0, begun: false }
     }
 
     /// PSNs that were taken elsewhere.
     pub(crate) fn skip(psns: u32) -> Self {
-        Self { id: WorkId::default(), kind: Kind::Skip, psn: 0, psns, begun: false, ssn: 0 }
+        Self { id: WorkId::default(), kind: Kind::Skip, psn: 0, psns, begun: false }
     }
 
     /// `None` for [`Work::Receive`], which is for the other queue, and for [`Work::Register`]: see [`Wqe::register`].
@@ -69,7 +67,7 @@ impl Wqe {
             Work::Read { from, len, .. } => Kind::Read { from, len, got: 0, buffer: BytesMut::new(), single: Bytes::new() },
             Work::Invalidate { key, .. } => Kind::Invalidate { key, done: None },
         };
-        let mut wqe = Self { id, kind, psn: 0, psns: 0, begun: false, ssn: 0 };
+        let mut wqe = Self { id, kind, psn: 0, psns: 0, begun: false };
         if !wqe.is_local() {
             wqe.psns = u32::try_from(wqe.len().div_ceil(u64::from(mtu)).max(1)).unwrap_or(u32::MAX);
         }
