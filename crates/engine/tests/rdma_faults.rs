@@ -260,6 +260,41 @@ fn a_device_that_is_gone_takes_memory_along() {
     assert!(matches!(r.failure(), HostError::Broken { why: "the RDMA device is gone", .. }));
 }
 
+/// A device, or its driver, that never gives memory back does not keep the end from coming.
+#[test]
+fn the_end_comes_without_the_device() {
+    let mut r = Rig::ready();
+    r.bench().mute = true;
+    r.submit(command::write(NS, 0, 64), Payload::OutOf(Memory::zeroed(32 << 10)));
+    r.turn();
+    let (id, now) = (r.id, r.now);
+    r.initiator.host_mut(id).unwrap().shutdown_abruptly(now);
+    r.now = r.now + Duration::from_secs(60);
+    r.turn();
+    r.now = r.now + Duration::from_secs(60);
+    r.turn();
+    r.now = r.now + Duration::from_secs(60);
+    r.turn();
+    let done = r.completions();
+    assert!(done.len() == 1 && done[0].memory.is_none() && r.initiator.host(id).unwrap().connections().next().is_none());
+}
+
+/// What the device does not take is lost with the connection, and nothing else is.
+#[test]
+fn work_that_is_not_taken_ends_the_association() {
+    for kind in ["REGISTER", "SEND", "INVALIDATE"] {
+        let mut r = Rig::ready();
+        r.bench().full = Some(kind);
+        r.submit(command::write(NS, 0, 64), Payload::OutOf(Memory::zeroed(32 << 10)));
+        r.run();
+        r.run();
+        assert!(matches!(r.failure(), HostError::Broken { why: "the RDMA device takes no more work", .. }), "{kind}");
+        let done = r.completions();
+        assert_eq!((done.len(), done[0].memory.is_some()), (1, kind != "REGISTER"));
+        r.is_clean();
+    }
+}
+
 /// RD-10: what a queue pair says after its end is no news, and a new one is not disturbed by it.
 #[test]
 fn late_completions_of_an_old_queue_pair_change_nothing() {

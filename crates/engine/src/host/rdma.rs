@@ -84,7 +84,7 @@ impl Association {
         }
     }
 
-    /// The device does not take work of a queue's connection any more.
+    /// The device did not take the work that [`Self::poll_work`] gave last, of this queue's connection.
     pub fn handle_unposted(&mut self, qid: Qid, now: Instant) {
         if let Some(q) = self.queues.get_mut(&qid).and_then(Connection::rdma) {
             q.handle_unposted();

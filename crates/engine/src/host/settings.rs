@@ -95,6 +95,8 @@ pub struct HostRdmaSettings {
     pub work: u32,
     /// Patience for the REP, the device's own excepted.
     pub rep_patience: Duration,
+    /// How long the device is waited for at the end of a connection, to give memory back.
+    pub end_patience: Duration,
 }
 
 /// Most bytes of a keyed descriptor. [SGL-13]
@@ -181,6 +183,7 @@ impl Default for HostRdmaSettings {
             descriptor: KEYED_MAX,
             work: 1024,
             rep_patience: Duration::from_secs(30),
+            end_patience: Duration::from_secs(5),
         }
     }
 }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use nvmf_seam::Instant;
-use nvmf_seam::rdma::{Ask, Memory, Remote, Rkey, Work};
+use nvmf_seam::rdma::{Ask, Memory, Remote, Rkey, Work, WorkId};
 use nvmf_spec::{Answer, Requirement, Side, Violation};
 use nvmf_wire::identify::IdentifyController;
 use nvmf_wire::{Cid, Cntlid, Cqe, Opcode, Qid, Sqe};
@@ -68,7 +68,7 @@ enum State {
     /// Commands flow.
     Ready,
     /// No work is given out any more. What the device still has is waited for.
-    Ending { reset: bool },
+    Ending { reset: bool, until: Instant },
     /// Over.
     Closed,
 }
@@ -159,6 +159,10 @@ pub struct HostConnection {
     revoke: VecDeque<Rkey>,
     /// Work was flushed without a reason; one may still come.
     flushed: Option<Instant>,
+    /// The work given out last.
+    given: WorkId,
+    /// The time when something was last handed in.
+    now: Instant,
 }
 
 impl HostConnection {
@@ -192,6 +196,8 @@ impl HostConnection {
             serial: 0,
             revoke: VecDeque::new(),
             flushed: None,
+            given: WorkId::default(),
+            now,
         }
     }
 
@@ -245,7 +251,9 @@ impl HostConnection {
 
     /// Time passed.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
         match &self.state {
+            State::Ending { until, .. } if *until <= now => self.give_up(),
             State::Asking { until } if *until <= now => {
                 self.ledger.events.push_back(HostEvent::TimedOut(Waiting::Rep));
                 self.close(true);
@@ -259,7 +267,7 @@ impl HostConnection {
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
-            State::Asking { until } => Some(*until),
+            State::Asking { until } | State::Ending { until, .. } => Some(*until),
             State::Ready => self.ledger.poll_timeout().into_iter().chain(self.flushed).min(),
             _ => None,
         }
@@ -300,11 +308,15 @@ impl HostConnection {
         self.finish(cid);
     }
 
-    /// The device takes no more work.
+    /// The device did not take the work that [`Self::poll_work`] gave last, and the memory in it is lost.
     pub fn handle_unposted(&mut self) {
-        self.broken("the device takes no more work");
-        // The work that was not taken took its memory along, and has no completion.
-        self.give_up();
+        let id = self.given;
+        self.lost(id);
+        let gone = self.command(id).filter(|(_, own)| matches!(own.region, Region::Gone)).map(|(cid, _)| cid);
+        match gone {
+            Some(cid) if self.is_ending() => self.finish(cid),
+            _ => self.broken("the RDMA device takes no more work"),
+        }
     }
 
     /// The connection cannot go on, by the device's word. [RDMA-ERR-02]
@@ -325,7 +337,7 @@ impl HostConnection {
     }
 
     fn end(&mut self, reset: bool) {
-        self.state = State::Ending { reset };
+        self.state = State::Ending { reset, until: self.now + self.settings.end_patience };
         self.order.clear();
         // Memory that did not get to the device is here; keys not invalidated yet are revoked.
         self.take_back();
@@ -343,7 +355,7 @@ impl HostConnection {
         self.close_idle();
     }
 
-    /// Nothing more is heard of the device: commands end without their memory.
+    /// Nothing more is heard of the device: commands end without the memory that it has.
     fn give_up(&mut self) {
         self.revoke.clear();
         let cids: Vec<Cid> = self.ledger.pending.keys().copied().collect();
@@ -354,7 +366,7 @@ impl HostConnection {
 
     /// The last command's memory is back: the connection is closed.
     fn close_idle(&mut self) {
-        if let State::Ending { reset } = self.state
+        if let State::Ending { reset, .. } = self.state
             && self.ledger.pending.is_empty()
         {
             self.state = State::Closed;

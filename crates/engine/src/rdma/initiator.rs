@@ -105,9 +105,15 @@ impl<D: Device> Initiator<D> {
         self.hosts.iter().map(|(id, h)| (*id, &h.association))
     }
 
-    /// Forgets an association that is over; what it still had with the device goes without a word.
+    /// Forgets an association, with what it still has with the device; its events so far can still be asked for.
     pub fn remove(&mut self, id: HostId, now: Instant) -> Option<Association> {
-        let host = self.hosts.remove(&id)?;
+        self.turn(now);
+        let mut host = self.hosts.remove(&id)?;
+        let qids: Vec<Qid> = host.links.keys().copied().collect();
+        for qid in qids {
+            host.association.handle_cm(qid, CmEvent::Disconnected, now);
+        }
+        self.drive(now).settle(id, &mut host);
         for qp in host.links.values() {
             self.links.remove(qp);
             self.device.destroy(now, *qp);
@@ -136,13 +142,17 @@ impl<D: Device> Initiator<D> {
                 if host.association.poll_timeout().is_some_and(|at| at <= now) {
                     host.association.handle_timeout(now);
                 }
-                let mut d = Drive { device: &mut self.device, links: &mut self.links, events: &mut self.events, now };
-                any |= d.settle(*id, host);
+                let mut drive = Drive { device: &mut self.device, links: &mut self.links, events: &mut self.events, now };
+                any |= drive.settle(*id, host);
             }
             if !any {
                 break;
             }
         }
+    }
+
+    fn drive(&mut self, now: Instant) -> Drive<'_, D> {
+        Drive { device: &mut self.device, links: &mut self.links, events: &mut self.events, now }
     }
 
     fn take(&mut self, qp: QpId, event: DeviceEvent, now: Instant) {

@@ -43,6 +43,10 @@ pub struct Bench {
     /// Completions of SENDs are held back until `acknowledge`.
     pub hold_sends: bool,
     pub refuse: Option<DeviceError>,
+    /// Work of this kind is not taken.
+    pub full: Option<&'static str>,
+    /// Nothing is heard of work any more.
+    pub mute: bool,
     /// Copies everything through a buffer of its own, as a driver without direct access does.
     pub bounce: bool,
     next: u32,
@@ -64,6 +68,8 @@ impl Bench {
             log: Vec::new(),
             hold_sends: false,
             refuse: None,
+            full: None,
+            mute: false,
             bounce: false,
             next: 1,
         }
@@ -74,7 +80,9 @@ impl Bench {
     }
 
     pub fn complete(&mut self, qp: QpId, id: WorkId, result: Result<Done, WorkError>) {
-        self.events.push_back((qp, DeviceEvent::Completed(Completion { id, result })));
+        if !self.mute {
+            self.events.push_back((qp, DeviceEvent::Completed(Completion { id, result })));
+        }
     }
 
     /// The controller agrees.
@@ -206,6 +214,15 @@ impl Device for Bench {
     fn post(&mut self, _: Instant, qp: QpId, work: Work) -> Result<(), DeviceError> {
         let Some(q) = self.qps.get_mut(&qp) else { return Err(DeviceError::State) };
         let id = work.id();
+        let kind = match work {
+            Work::Send { .. } => "SEND",
+            Work::Register { .. } => "REGISTER",
+            Work::Invalidate { .. } => "INVALIDATE",
+            _ => "",
+        };
+        if self.full == Some(kind) {
+            return Err(DeviceError::Full("work requests"));
+        }
         match work {
             Work::Receive { len, .. } => q.receives.push_back((id, len)),
             _ if q.error || q.disconnects > 0 => self.complete(qp, id, Err(WorkError::Flushed)),

@@ -40,7 +40,8 @@ fn rejected(reason: u16, private: &[u8]) -> String {
 
 impl HostConnection {
     /// CM has news of the connection.
-    pub fn handle_cm(&mut self, event: CmEvent, _now: Instant) {
+    pub fn handle_cm(&mut self, event: CmEvent, now: Instant) {
+        self.now = now;
         let asking = matches!(self.state, State::Asking { .. });
         match event {
             CmEvent::Accepted(rep) if asking => self.accepted(&rep),

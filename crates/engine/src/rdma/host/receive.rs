@@ -28,6 +28,7 @@ fn words(e: WorkError) -> &'static str {
 impl HostConnection {
     /// Work has ended. Of a connection that is over only memory is of interest.
     pub fn handle_completion(&mut self, completion: Completion, now: Instant) {
+        self.now = now;
         let Completion { id, result } = completion;
         let Some(kind) = kind(id) else { return };
         if kind != Kind::Receive {
@@ -76,7 +77,7 @@ impl HostConnection {
     }
 
     /// Work that failed has no memory to give back.
-    fn lost(&mut self, id: WorkId) {
+    pub(super) fn lost(&mut self, id: WorkId) {
         if let Some((_, own)) = self.command(id)
             && matches!(kind(id), Some(Kind::Register | Kind::Invalidate))
         {

@@ -31,7 +31,14 @@ pub(super) fn kind(id: WorkId) -> Option<Kind> {
 impl HostConnection {
     /// The next work request: receives first, so that no response finds none; then what registers and invalidates, then capsules in the
     /// order of submission.
-    pub fn poll_work(&mut self, _now: Instant) -> Option<Work> {
+    pub fn poll_work(&mut self, now: Instant) -> Option<Work> {
+        self.now = now;
+        let work = self.next_work()?;
+        self.given = work.id();
+        Some(work)
+    }
+
+    fn next_work(&mut self) -> Option<Work> {
         if self.is_ending() {
             return None;
         }
