@@ -3,7 +3,8 @@
 //! Read [`Nic`] first. A carrier (the simulated fabric, a UDP socket, a raw interface) moves [`Datagram`]s, IP packets of RoCEv2,
 //! and passes the time in; a consumer gives it work through [`nvmf_seam::rdma::Device`]. What a driver does in each turn:
 //!
-//! 1. [`Nic::handle_datagram`] for each packet that came, [`Nic::handle_timeout`] where [`Nic::poll_timeout`] is reached;
+//! 1. [`Nic::handle_datagram`] or [`Nic::handle_parts`] for each packet that came, [`Nic::handle_timeout`] where
+//!    [`Nic::poll_timeout`] is reached;
 //! 2. [`nvmf_seam::rdma::Device::poll_event`] until it gives `None`, with the consumer posting what follows from it;
 //! 3. [`Nic::poll_datagram`] until it gives `None`; then [`Nic::poll_timeout`].
 //!
