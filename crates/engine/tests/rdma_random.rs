@@ -137,7 +137,12 @@ impl World {
                     }
                 }
                 HostEvent::Violation(_) => self.violations += 1,
-                HostEvent::Close { .. } => self.closed = true,
+                HostEvent::Close { .. } => {
+                    self.closed = true;
+                    // The queue pair is destroyed, with what it still had to do.
+                    self.work.clear();
+                    self.receives.clear();
+                }
                 _ => {}
             }
         }
