@@ -388,6 +388,32 @@ fn a_host_without_connect_is_not_waited_for_long() {
 }
 
 #[test]
+fn what_comes_when_patience_is_over_begins_nothing() {
+    // The READ of the Connect data is out when the connection is given up.
+    let patience = Duration::from_micros(3500);
+    let mut rig = with(ControllerSettings::default(), RdmaSettings { connect_patience: patience, ..RdmaSettings::default() });
+    rig.pair.latency = Duration::from_millis(1);
+    let qp = rig.open(&Req::default());
+    let (sqe, data) = connect(0, 31, 120_000, Cntlid::DYNAMIC);
+    let region = rig.readable(qp, data);
+    rig.submit(qp, sqe.with_sgl1(region.sgl()), Bytes::new());
+    assert_eq!(rig.closed(qp), CloseReason::Setup);
+    assert_eq!(rig.target.device.count["read"], 1);
+    assert_eq!((rig.target.connections(), rig.hub.associations(), rig.hub_events.len()), (0, 0, 0));
+}
+
+#[test]
+fn a_request_that_the_device_has_no_receives_for_is_rejected() {
+    let mut rig = rig();
+    rig.target.device.full = true;
+    let good = Req::default();
+    assert_eq!(rig.refused(&good, good.private().as_bytes()), (28, 6));
+    assert_eq!(rig.target.connections(), 0);
+    rig.target.device.full = false;
+    rig.enabled();
+}
+
+#[test]
 fn a_lossy_wire_loses_no_data() {
     let mut rig = Rig::new(ControllerSettings::default(), RdmaSettings::default(), |n: &mut NicSettings| n.ack_timeout = 12);
     let (_, io) = rig.io();

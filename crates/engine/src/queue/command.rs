@@ -8,7 +8,7 @@ use nvmf_seam::store::{Store, StoreError, StoreOp};
 use nvmf_wire::{Cid, Sqe, Status};
 
 use super::perform::Steps;
-use super::{Binding, Capsule, Core, Gather, Located};
+use super::{Binding, Capsule, Core, Gather, Located, Phase};
 use crate::message::NamespaceView;
 
 /// A command at work.
@@ -210,7 +210,9 @@ impl<B: Binding> Core<B> {
 
     /// Starts waiting commands while there is room for their data.
     pub fn start_waiting(&mut self) {
-        while let Some(cid) = self.queue.waiting.front().copied() {
+        while !matches!(self.phase, Phase::Closing | Phase::Closed)
+            && let Some(cid) = self.queue.waiting.front().copied()
+        {
             let plan = match self.commands.get(cid) {
                 Some(Command { state: State::Held(plan), .. }) => plan.clone(),
                 _ => {

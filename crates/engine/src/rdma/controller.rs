@@ -142,7 +142,11 @@ impl ControllerConnection {
                 self.inbox.push_back(data);
                 true
             }
-            Ok(Done::Read(data)) if purpose == Purpose::Read => carrier::read_done(&mut self.core, Some(data)),
+            Ok(Done::Read(data)) if purpose == Purpose::Read => {
+                // A connection that ends begins nothing more.
+                let wanted = !self.core.is_ending();
+                carrier::read_done(&mut self.core, wanted.then_some(data))
+            }
             Ok(Done::Sent) => purpose == Purpose::Send,
             Ok(Done::Written) => purpose == Purpose::Write,
             Ok(_) => false,
@@ -266,6 +270,11 @@ impl ControllerConnection {
     /// The next request to a store.
     pub fn poll_store(&mut self) -> Option<StoreRequest> {
         self.core.requests.pop_front()
+    }
+
+    /// True while CM waits for an answer to the request.
+    pub fn is_unanswered(&self) -> bool {
+        self.link == Link::Asked
     }
 
     /// True once the queue exists.

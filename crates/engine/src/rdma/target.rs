@@ -262,7 +262,7 @@ impl<D: Device> Target<D> {
                 break;
             }
         }
-        while let Some(action) = link.engine.poll_cm() {
+        while !refused && let Some(action) = link.engine.poll_cm() {
             match action {
                 CmAction::Accept(accept) => {
                     if self.device.accept(now, qp, &accept).is_err() {
@@ -273,7 +273,13 @@ impl<D: Device> Target<D> {
             }
         }
         if refused {
-            link.engine.handle_refused(now);
+            if link.engine.is_unanswered() {
+                // [RDMA-CM-28]
+                let _ = self.device.reject(now, qp, &reject_private(RdmaStatus::NO_RESOURCES));
+                link.engine.handle_cm(now, &CmEvent::Disconnected);
+            } else {
+                link.engine.handle_refused(now);
+            }
             link.touched = true;
             self.touched.push_back(qp);
         }

@@ -98,6 +98,8 @@ impl Req {
 /// A NIC of which is known what work it has.
 pub struct Spy {
     pub nic: Nic,
+    /// It takes no receives.
+    pub full: bool,
     /// READs, WRITEs and SENDs that are out, by queue pair and number.
     out: BTreeMap<(QpId, WorkId), &'static str>,
     /// Most of each kind at a time on one queue pair.
@@ -108,7 +110,7 @@ pub struct Spy {
 
 impl Spy {
     fn new(nic: Nic) -> Self {
-        Self { nic, out: BTreeMap::new(), most: BTreeMap::new(), count: BTreeMap::new() }
+        Self { nic, full: false, out: BTreeMap::new(), most: BTreeMap::new(), count: BTreeMap::new() }
     }
 
     pub fn out(&self, kind: &str) -> usize {
@@ -148,6 +150,7 @@ impl Device for Spy {
 
     fn post(&mut self, now: Instant, qp: QpId, work: Work) -> Result<(), DeviceError> {
         let kind = match &work {
+            Work::Receive { .. } if self.full => return Err(DeviceError::Full("receives")),
             Work::Receive { .. } => None,
             Work::Send { .. } => Some("send"),
             Work::Read { .. } => Some("read"),
