@@ -3,8 +3,7 @@
 mod host_support;
 
 use host_support::{Peer, c2h, crc32c, digests, icresp, pdu, r2t, resp};
-use nvmf_engine::host::HostTcpSettings;
-use nvmf_engine::host::{HostEvent, Waiting};
+use nvmf_engine::host::{HostEvent, HostTcpSettings, Waiting};
 use nvmf_spec::Answer;
 
 /// Gives `bytes` and expects a terminate request with FES, FEI and the first `header` bytes of what was given.

@@ -104,7 +104,7 @@ struct Transfer {
     wished: bool,
     /// Data for the capsule.
     inline: Bytes,
-    /// The user's memory, which comes back with the completion; the region, or where the data went in the capsule, this.
+    /// The user's memory where its data goes in the capsule or there is none.
     lent: Option<Memory>,
     /// The region is the user's memory.
     of_user: bool,

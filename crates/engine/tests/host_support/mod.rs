@@ -4,8 +4,7 @@
 pub mod rig;
 
 use bytes::Bytes;
-use nvmf_engine::host::{Completion, HostEvent};
-use nvmf_engine::host::{HostTcpSettings, Payload, command};
+use nvmf_engine::host::{Completion, HostEvent, HostTcpSettings, Payload, command};
 use nvmf_engine::tcp::host::HostConnection;
 use nvmf_seam::Instant;
 use nvmf_wire::tcp::Digests;

@@ -111,9 +111,8 @@ impl HostConnection {
         }
     }
 
-    /// Takes a command on: it is answered and its SEND is done, in whichever order that came [field bug of hosts: memory in use was given
-    /// back at the response]; then its key is invalidated, whether the controller did so or not, and its memory comes back.
-    /// [RDMA-KEY-09, RDMA-KEY-10]
+    /// Takes a command on. Its response may come before the device says that its SEND is done, and only with both is its memory out of
+    /// use; then its key is invalidated, whether the controller did so or not, and the memory comes back. [RDMA-KEY-09, RDMA-KEY-10]
     pub(super) fn advance(&mut self, cid: Cid) {
         let Some(p) = self.ledger.pending.get_mut(&cid) else { return };
         let own = &mut p.own;
