@@ -5,6 +5,7 @@ mod packet_tap;
 mod tcp;
 
 use core::net::IpAddr;
+use core::time::Duration;
 
 use bytes::Bytes;
 use nvmf_roce::{Datagram, Nic};
@@ -18,6 +19,9 @@ pub(crate) use tcp::{Handle, Read, Tcp};
 
 /// Bytes that wait at a station's port in one priority before it takes no more from NIC and TCP.
 const QUEUE: u32 = 128 << 10;
+
+/// How soon a full queue is looked at again: well before 128 KiB are sent at 100 Gbit/s.
+const LOOK_AGAIN: Duration = Duration::from_micros(5);
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -44,6 +48,8 @@ pub(crate) struct Station {
     tap: Option<PacketTap>,
     /// Priority of the NIC's last packet, and of TCP's.
     priorities: [u8; 2],
+    /// The port's queue was full: it is looked at again then.
+    again: Option<Instant>,
 }
 
 impl Station {
@@ -57,6 +63,7 @@ impl Station {
             neighbours: Neighbours::new(mac, addresses),
             tap: None,
             priorities: [0; 2],
+            again: None,
         }
     }
 
@@ -139,6 +146,8 @@ impl Station {
             self.frames(lan, 1);
         }
         self.frames(lan, 1);
+        let full = self.priorities.iter().any(|p| lan.queued(self.node, *p) >= QUEUE);
+        self.again = full.then(|| now + LOOK_AGAIN);
         fed
     }
 
@@ -178,6 +187,6 @@ impl Station {
     pub fn poll_timeout(&mut self, now: Instant, nic: &mut Nic) -> Option<Instant> {
         let tap = self.tap.as_ref().and_then(PacketTap::poll_timeout);
         let tcp = self.tcp.poll_timeout(now);
-        [nic.poll_timeout(), self.neighbours.poll_timeout(), tap, tcp].into_iter().flatten().min()
+        [nic.poll_timeout(), self.neighbours.poll_timeout(), tap, tcp, self.again].into_iter().flatten().min()
     }
 }
