@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nvmf_capture::Transport;
 use nvmf_conformance::probe;
-use nvmf_conformance::runner::{DISCOVERY_NQN, Options, Runner, Writes};
+use nvmf_conformance::runner::{Candidate, DISCOVERY_NQN, Options, Runner, Writes};
 use nvmf_conformance::suite::Suite;
 use nvmf_conformance::{Class, Run};
 use nvmf_engine::controller::{Hub, NewNamespace, Port, PortTransport};
@@ -47,6 +48,11 @@ pub fn frames_of(reference: Reference, seed: u64, fault: Option<&Fault>, options
 
 /// A reference target, bent by `fault` where there is one.
 pub fn target_of(reference: Reference, fault: Option<&Fault>) -> SimTarget {
+    target_over(reference, fault, PortTransport::Tcp)
+}
+
+/// As [`target_of`], with ports of that transport.
+pub fn target_over(reference: Reference, fault: Option<&Fault>, transport: PortTransport) -> SimTarget {
     let mut hub = Hub::new(reference.settings());
     hub.add_subsystem(SUBNQN, None).expect("an NQN");
     for (nsid, block_size, blocks) in [(1, 512, 131_072), (2, 4096, 4096)] {
@@ -57,8 +63,7 @@ pub fn target_of(reference: Reference, fault: Option<&Fault>) -> SimTarget {
     let listen: Vec<(SocketAddr, u16)> =
         (1..=reference.ports()).map(|id| (SocketAddr::new(address().ip(), address().port() + id - 1), id)).collect();
     for (advertise, id) in &listen {
-        hub.add_port(Port { id: *id, advertise: *advertise, discovery_only: false, transport: PortTransport::Tcp })
-            .expect("a free port");
+        hub.add_port(Port { id: *id, advertise: *advertise, discovery_only: false, transport }).expect("a free port");
     }
     let second = Duration::from_secs(1);
     let tcp = TcpSettings { term_wait: second, connect_patience: second, ..TcpSettings::default() };
@@ -70,7 +75,9 @@ pub fn target_of(reference: Reference, fault: Option<&Fault>) -> SimTarget {
 pub fn peer() -> Peer {
     Peer {
         addr: address(),
+        transport: Transport::Tcp,
         discovery: address(),
+        discovery_transport: Transport::Tcp,
         serves_discovery: true,
         hostnqn: HOSTNQN.into(),
         hostid: HOSTID,
@@ -106,7 +113,8 @@ pub fn stage(scenario: &Scenario, seed: u64, fault: Option<&Fault>) -> Result<(S
 pub fn options(seed: u64) -> Options {
     Options {
         target: "simulated reference target".into(),
-        candidates: vec![address()],
+        transport: Transport::Tcp,
+        candidates: vec![Candidate { transport: Transport::Tcp, addr: address() }],
         nqn: Some(SUBNQN.into()),
         all_subsystems: false,
         as_given: false,

@@ -1,5 +1,7 @@
 //! The suite is tested by faults: each makes the checks fail that it says, and without one every check passes. [design section 8]
 //!
+//! Those about RoCEv2 packets, and the checks of RDMA alone, are in `rdma_faults.rs`.
+//!
 //! [`NAMED`] has one fault of each family with its check. The snapshot `faults__what_each_fault_makes_fail` shows for each fault of `tests/faults` the checks that fail.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,9 +9,10 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
-use nvmf_conformance::suite::{BASE, Suite, SuiteFault};
+use nvmf_conformance::suite::{BASE, Suite, SuiteCheck, SuiteFault};
 use nvmf_conformance::{Run, Verdict};
 use nvmf_engine::Reference;
+use nvmf_scenario::fault::is_of_rdma;
 use nvmfspec_tests::world;
 
 /// Most checks, cases not counted, that one fault may make fail; more is no fault but an outage.
@@ -22,7 +25,7 @@ static SUITE: LazyLock<Suite> = LazyLock::new(|| Suite::embedded().expect("the s
 /// What the plain reference target has not.
 static SKIPPED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let (run, _) = world::judge(&SUITE, SEED, None).expect("the target is there");
-    with(&run, &[Verdict::Skip]).into_iter().collect()
+    with(&run, &[Verdict::Skip]).into_iter().filter(|id| !is_of_rdma_alone(id)).collect()
 });
 static OUTCOMES: LazyLock<BTreeMap<&'static str, Outcome>> = LazyLock::new(judge_all);
 
@@ -69,6 +72,15 @@ fn with(run: &Run, verdicts: &[Verdict]) -> BTreeSet<String> {
     run.results.iter().filter(|r| verdicts.contains(&r.verdict)).map(|r| r.id.clone()).collect()
 }
 
+fn is_of_rdma_alone(id: &str) -> bool {
+    SUITE.check(without_case(id)).is_some_and(SuiteCheck::is_of_rdma)
+}
+
+/// The faults over TCP.
+fn faults() -> impl Iterator<Item = &'static SuiteFault> {
+    SUITE.faults().filter(|f| !is_of_rdma(&f.script))
+}
+
 fn is_below(id: &str, check: &str) -> bool {
     id.strip_prefix(check).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -82,7 +94,7 @@ fn without_case(id: &str) -> &str {
 
 /// Each fault against the whole suite, in a world of its own.
 fn judge_all() -> BTreeMap<&'static str, Outcome> {
-    let faults: Vec<&'static SuiteFault> = SUITE.faults().collect();
+    let faults: Vec<&'static SuiteFault> = faults().collect();
     let next = AtomicUsize::new(0);
     let done = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
@@ -139,7 +151,7 @@ const UNPLAYED: &[(&str, &str)] = &[
 #[test]
 fn every_fault_makes_the_checks_fail_that_it_names_and_few_others() {
     let mut wrong = Vec::new();
-    for fault in SUITE.faults() {
+    for fault in faults() {
         let id = &fault.script.id;
         let outcome = &OUTCOMES[id.as_str()];
         if fault.script.fails.is_empty() {
@@ -196,7 +208,8 @@ const UNCAUGHT: &[(&str, &str)] = &[("tcp/icreq/answered", "without it no peer c
 fn every_check_is_failed_by_a_fault() {
     let failed: BTreeSet<&str> = OUTCOMES.values().flat_map(Outcome::checks).collect();
     let excused: BTreeSet<&str> = UNCAUGHT.iter().map(|(check, _)| *check).collect();
-    let open: Vec<&str> = SUITE.checks().map(|c| c.script.id.as_str()).filter(|id| !failed.contains(id)).collect();
+    let checks = SUITE.checks().filter(|c| !c.is_of_rdma());
+    let open: Vec<&str> = checks.map(|c| c.script.id.as_str()).filter(|id| !failed.contains(id)).collect();
     let missed: Vec<_> = open.iter().filter(|id| !excused.contains(*id)).collect();
     assert!(missed.is_empty(), "no fault makes these fail: {missed:#?}");
     let stale: Vec<_> = excused.iter().filter(|id| !open.contains(id)).collect();
@@ -227,7 +240,7 @@ fn every_fault_breaks_a_known_requirement() {
 #[test]
 fn what_each_fault_makes_fail() {
     let mut table = String::new();
-    for fault in SUITE.faults() {
+    for fault in faults() {
         let _ = writeln!(table, "{}: {}", fault.script.id, fault.script.says);
         let outcome = &OUTCOMES[fault.script.id.as_str()];
         for id in &outcome.failed {

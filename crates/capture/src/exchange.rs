@@ -111,7 +111,8 @@ pub enum EventKind {
 /// Most bytes that one [`EventKind::Undecodable`] keeps.
 pub const MAX_UNDECODABLE: usize = 64 * 1024;
 
-/// A piece of a stream as it came or was sent: one TCP segment, or one read or write of a socket.
+/// A piece of a stream as it came or was sent: one TCP segment, or one read or write of a socket. Over RDMA, and only where it was recorded
+/// live ([`crate::live`]), a whole IP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// When, nanoseconds; the same clock as [`Event::at_ns`].

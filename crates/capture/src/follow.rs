@@ -97,16 +97,22 @@ impl Follow {
     /// Reads a pcap or pcapng stream, compressed or not, to its end. Where it breaks off, what came before was seen, and a note
     /// says where.
     pub fn read(&self, reader: impl Read, watcher: &mut dyn Watcher) -> Result<Followed, CaptureError> {
+        let mut frames = Ok(0);
+        let followed = self.frames(watcher, |sink| frames = file::read(reader, sink));
+        Ok(Followed { frames: frames?, ..followed })
+    }
+
+    /// Sorts the frames that `feed` gives.
+    pub(crate) fn frames(&self, watcher: &mut dyn Watcher, feed: impl FnOnce(&mut dyn Frames)) -> Followed {
         let (tcp, roce) = (Reassembly::new(self.ports.clone(), self.keys.clone()), Roce::new(self.ports.clone()));
-        let mut sink = Sink { tcp, roce, watcher, followed: Followed::default(), fragments: (0, 0) };
-        sink.followed.frames = file::read(reader, &mut sink)?;
+        let mut sink = Sink { tcp, roce, watcher, fragments: (0, 0) };
+        feed(&mut sink);
         if let (n @ 1.., first) = sink.fragments {
             sink.note(&format!("{n} IP fragments, from frame {first} on: they are not put together"));
         }
-        let Sink { mut tcp, roce, watcher, mut followed, .. } = sink;
-        followed.other_queue_pairs = roce.finish(tcp.numbers(), watcher);
-        followed.others = tcp.finish(watcher);
-        Ok(followed)
+        let Sink { mut tcp, roce, watcher, .. } = sink;
+        let other_queue_pairs = roce.finish(tcp.numbers(), watcher);
+        Followed { frames: 0, others: tcp.finish(watcher), other_queue_pairs }
     }
 }
 
@@ -115,7 +121,6 @@ struct Sink<'w> {
     tcp: Reassembly,
     roce: Roce,
     watcher: &'w mut dyn Watcher,
-    followed: Followed,
     /// How many IP fragments there were, and the frame of the first.
     fragments: (u64, u64),
 }

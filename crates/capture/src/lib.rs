@@ -21,6 +21,7 @@ mod judged;
 mod kept;
 pub mod ladder;
 pub mod lint;
+pub mod live;
 mod message;
 mod packet;
 pub mod pcapng;

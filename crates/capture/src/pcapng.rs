@@ -1,8 +1,9 @@
 //! Writes an [`Exchange`] as pcapng with synthetic Ethernet, IP and TCP headers, so that Wireshark can open it.
 //!
 //! Handshake, sequence and acknowledgement numbers, checksums, FIN and RST are those that a lossless network would have shown; each
-//! chunk starts a new segment, long ones are cut at the MSS. Times have nanoseconds. Connections over RDMA are left out: they are only
-//! ever read from a capture, which has their frames. Read [`Writer`]; [`FrameWriter`] is for who has whole frames.
+//! chunk starts a new segment, long ones are cut at the MSS. Times have nanoseconds. Of connections over RDMA the IP packets are written as
+//! they were recorded live ([`crate::live`]); what was read from a capture has its frames there. Read [`Writer`]; [`FrameWriter`] is for
+//! who has whole frames.
 
 mod frames;
 
@@ -73,9 +74,11 @@ impl Writer {
         file.write_pcapng_block(interface("")).map_err(io::Error::other)?;
 
         let mut frames = Vec::new();
-        let over_tcp = |c: &&Connection| c.transport == Transport::Tcp;
-        for (i, connection) in exchange.connections.iter().filter(over_tcp).enumerate() {
-            self.frames(i, connection, &mut frames)?;
+        for (i, connection) in exchange.connections.iter().enumerate() {
+            match connection.transport {
+                Transport::Tcp => self.frames(i, connection, &mut frames)?,
+                Transport::Rdma => frames.extend(packets(i, connection)),
+            }
         }
         frames.sort_by_key(|f| f.at_ns);
         for f in frames {
@@ -133,6 +136,21 @@ fn interface(name: &str) -> InterfaceDescriptionBlock<'_> {
     }
     interface.options.push(InterfaceDescriptionOption::IfTsResol(InterfaceTsResolution::NANO));
     interface
+}
+
+/// An address for an end of a connection.
+fn mac(index: usize, end: usize) -> [u8; 6] {
+    [2, 0, 0, 0, (index >> 7) as u8, ((index << 1) as u8) | end as u8]
+}
+
+/// The IP packets of a connection over RDMA, in frames.
+fn packets(index: usize, connection: &Connection) -> impl Iterator<Item = Frame> {
+    connection.chunks.iter().map(move |c| {
+        let (me, peer) = (c.dir.index(), c.dir.reverse().index());
+        let ether_type: [u8; 2] = if c.bytes.first().is_some_and(|b| b >> 4 == 6) { [0x86, 0xdd] } else { [0x08, 0x00] };
+        let bytes = [&mac(index, peer)[..], &mac(index, me), &ether_type, &c.bytes].concat();
+        Frame { at_ns: c.at_ns, bytes }
+    })
 }
 
 struct Frame {
@@ -213,8 +231,7 @@ impl Tcp {
     fn segment(&mut self, at_ns: u64, dir: Direction, flags: Flags, payload: &[u8], out: &mut Vec<Frame>) -> io::Result<()> {
         let (me, peer) = (dir.index(), dir.reverse().index());
         let (from, to) = (self.ends[me], self.ends[peer]);
-        let mac = |end: usize| [2, 0, 0, 0, (self.index >> 7) as u8, ((self.index << 1) as u8) | end as u8];
-        let link = PacketBuilder::ethernet2(mac(me), mac(peer));
+        let link = PacketBuilder::ethernet2(mac(self.index, me), mac(self.index, peer));
         let ip = match (from.ip(), to.ip()) {
             (IpAddr::V4(a), IpAddr::V4(b)) => link.ipv4(a.octets(), b.octets(), 64),
             (a, b) => link.ipv6(v6(a).octets(), v6(b).octets(), 64),

@@ -1,20 +1,23 @@
-//! Before the checks: whether it is an NVMe/TCP controller that answers, which subsystems it has, and what it can do.
+//! Before the checks: whether it is an NVMe/TCP or NVMe/RDMA controller that answers, which subsystems it has, and what it can do.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use nvmf_capture::Direction;
+use nvmf_capture::{Direction, EventKind, Rdma, Transport};
 use nvmf_scenario::ast::{Script, Stmt};
 use nvmf_scenario::parse;
 use nvmf_scenario::player::{Peer, Played, Player, Seen};
 use nvmf_scenario::value::Val;
+use nvmf_seam::rdma::{Ask, Pd, RdmaOpenError};
 use nvmf_seam::{Network, OpenError};
+use nvmf_wire::cm::RejReason;
 use nvmf_wire::log::{DiscoveryEntry, DiscoveryHeader};
 use nvmf_wire::property::Cap;
-use nvmf_wire::{Cntlid, Structure, Value};
+use nvmf_wire::rdma::RdmaRequest;
+use nvmf_wire::{Cntlid, Structure, Value, ZeroBased16};
 
-use crate::runner::RunError;
+use crate::runner::{Candidate, RunError};
 
 /// A subsystem that can be tested, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,25 +62,68 @@ fn play(net: &mut dyn Network, peer: &Peer, text: &str, vars: BTreeMap<String, V
     Player::new(net, peer, vars).play(&statements(text))
 }
 
-/// The first of `candidates` that accepts a connection, and that it speaks NVMe/TCP.
-pub fn reach(net: &mut dyn Network, candidates: &[SocketAddr], target: &str, time_scale: f64) -> Result<SocketAddr, RunError> {
+/// The first of `candidates` that something answers at.
+pub fn reach(net: &mut dyn Network, candidates: &[Candidate], target: &str, time_scale: f64) -> Result<Candidate, RunError> {
     let mut whys = Vec::new();
-    for addr in candidates {
-        match net.open(*addr, Duration::from_secs(5).mul_f64(time_scale)) {
-            Ok(link) => {
-                net.close(link, false);
-                return Ok(*addr);
+    for c in candidates {
+        match answers(net, c, time_scale) {
+            Ok(()) => return Ok(*c),
+            Err(why) => {
+                let over = if c.transport == Transport::Rdma { " over RDMA" } else { "" };
+                whys.push(format!("port {}{over}: {why}", c.addr.port()));
             }
-            Err(OpenError::Other(why)) => whys.push(format!("port {}: {why}", addr.port())),
-            Err(e) => whys.push(format!("port {}: {e}", addr.port())),
         }
     }
     whys.dedup();
     Err(RunError::Unreachable(format!("{target}: {}", whys.join("; "))))
 }
 
-/// Fails where what listens there does not answer an ICReq.
+/// Whether something listens there. The error says what came instead.
+pub fn answers(net: &mut dyn Network, c: &Candidate, time_scale: f64) -> Result<(), String> {
+    let patience = Duration::from_secs(5).mul_f64(time_scale);
+    match c.transport {
+        Transport::Tcp => match net.open(c.addr, patience) {
+            Ok(link) => {
+                net.close(link, false);
+                Ok(())
+            }
+            Err(OpenError::Other(why)) => Err(why),
+            Err(e) => Err(e.to_string()),
+        },
+        Transport::Rdma => {
+            let rdma = net.rdma().ok_or("there is no RDMA here")?;
+            match rdma.open_rdma(c.addr, &asking(), &[], patience) {
+                Ok((link, _)) => {
+                    rdma.end(link, false);
+                    Ok(())
+                }
+                // whoever refuses with a reason of NVMe's own is there [RDMA-CM-22]
+                Err(RdmaOpenError::Rejected { reason, .. }) if reason == RejReason::CONSUMER.0 => Ok(()),
+                Err(e) => Err(e.to_string()),
+            }
+        }
+    }
+}
+
+/// A REQ for an Admin Queue.
+fn asking() -> Ask {
+    let request = RdmaRequest::new().with(|s| s.hrqsize(32).hsqsize(ZeroBased16(31)));
+    Ask {
+        private: bytes::Bytes::copy_from_slice(request.as_bytes()),
+        responder_resources: 16,
+        initiator_depth: 0,
+        retry_count: 7,
+        rnr_retry_count: 7,
+        flow_control: true,
+        pd: Pd(0),
+    }
+}
+
+/// Fails where what listens there does not answer an ICReq. Over RDMA the REQ was answered already.
 pub fn greet(net: &mut dyn Network, peer: &Peer) -> Result<(), RunError> {
+    if peer.transport == Transport::Rdma {
+        return Ok(());
+    }
     let (played, _) = play(net, peer, GREETING, BTreeMap::new());
     let Some(stop) = &played.stop else { return Ok(()) };
     let bytes: Vec<u8> = played
@@ -111,8 +157,8 @@ pub fn greet(net: &mut dyn Network, peer: &Peer) -> Result<(), RunError> {
     Err(RunError::NotNvme(format!("{} is no NVMe/TCP controller: {what}", peer.addr)))
 }
 
-/// The subsystems in the discovery log of `peer`, sorted by NQN; `None` where no discovery service answers.
-pub fn discover(net: &mut dyn Network, peer: &Peer, as_given: bool) -> Option<Vec<Found>> {
+/// The subsystems in the discovery log of `peer` that are reached over `transport`, sorted by NQN; `None` where no discovery service answers.
+pub fn discover(net: &mut dyn Network, peer: &Peer, transport: Transport, as_given: bool) -> Option<Vec<Found>> {
     let (played, vars) = play(net, peer, DISCOVERY, BTreeMap::new());
     if played.stop.is_some() {
         return None;
@@ -130,8 +176,9 @@ pub fn discover(net: &mut dyn Network, peer: &Peer, as_given: bool) -> Option<Ve
                 Value::Int(_) => String::new(),
             })
         };
-        // TRTYPE 3 is TCP, SUBTYPE 2 an NVM subsystem [Base 2.0, Figure 264]
-        if number("trtype") != Some(3) || number("subtype") != Some(2) {
+        // TRTYPE 3 is TCP and 1 RDMA, SUBTYPE 2 an NVM subsystem [Base 2.0, Figure 264]
+        let trtype = if transport == Transport::Rdma { 1 } else { 3 };
+        if number("trtype") != Some(trtype) || number("subtype") != Some(2) {
             continue;
         }
         let nqn = text("subnqn").split('\0').next().unwrap_or("").to_owned();
@@ -163,10 +210,12 @@ pub struct Facts {
 /// is an error. A subsystem whose controllers are static is asked for any of them from now on.
 pub fn facts(net: &mut dyn Network, peer: &mut Peer, nsid: Option<u32>) -> Result<Facts, RunError> {
     let mut out = Facts::default();
-    let (_, vars) = play(net, peer, DIGESTS, BTreeMap::new());
-    for name in ["hdgst", "ddgst"] {
-        let granted = vars.get("icresp").and_then(|r| r.field(name).ok()).and_then(|v| v.int().ok()).unwrap_or(0);
-        out.vars.insert(name.into(), Val::Int(granted));
+    if peer.transport == Transport::Tcp {
+        let (_, vars) = play(net, peer, DIGESTS, BTreeMap::new());
+        for name in ["hdgst", "ddgst"] {
+            let granted = vars.get("icresp").and_then(|r| r.field(name).ok()).and_then(|v| v.int().ok()).unwrap_or(0);
+            out.vars.insert(name.into(), Val::Int(granted));
+        }
     }
     let (mut played, mut vars) = play(net, peer, FACTS, BTreeMap::new());
     // [FAB-CNTLID-06]
@@ -228,12 +277,19 @@ fn unknown_nqn(played: &Played) -> bool {
 fn refused_field(played: &Played) -> Option<(u16, u8)> {
     let mut last = None;
     for (_, e) in played.exchange.events() {
-        if let nvmf_capture::EventKind::Pdu(p) = &e.kind
-            && let Ok(c) = nvmf_wire::tcp::CapsuleResp::read(p)
-            && p.first() == Some(&nvmf_wire::tcp::PduType::CAPSULE_RESP.0)
-        {
-            let r = nvmf_wire::cqe::ConnectInvalid::from_bytes(c.cqe());
-            last = Some((nvmf_wire::Cqe::from_bytes(c.cqe()).status().code(), r.ipo(), r.iattr()));
+        let bytes = match &e.kind {
+            EventKind::Pdu(p) if p.first() == Some(&nvmf_wire::tcp::PduType::CAPSULE_RESP.0) => {
+                nvmf_wire::tcp::CapsuleResp::read(p).ok().map(|c| c.cqe())
+            }
+            EventKind::Rdma(r) => match &**r {
+                Rdma::Response { cqe, .. } => Some(*cqe.as_bytes()),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(bytes) = bytes {
+            let r = nvmf_wire::cqe::ConnectInvalid::from_bytes(bytes);
+            last = Some((nvmf_wire::Cqe::from_bytes(bytes).status().code(), r.ipo(), r.iattr()));
         }
     }
     last.filter(|(status, ..)| *status == nvmf_wire::Status::CONNECT_INVALID_PARAMETERS).map(|(_, ipo, iattr)| (ipo, iattr))

@@ -177,8 +177,14 @@ impl Suite {
 }
 
 /// Checks that judge what the verbs `connect …` need, in the order of the way up.
-pub const BASE: &[&str] =
-    &["tcp/icreq/answered", "fabrics/connect/admin", "fabrics/connect/enable", "fabrics/connect/io", "discovery/connect"];
+pub const BASE: &[&str] = &[
+    "tcp/icreq/answered",
+    "rdma/cm/accepted",
+    "fabrics/connect/admin",
+    "fabrics/connect/enable",
+    "fabrics/connect/io",
+    "discovery/connect",
+];
 
 impl SuiteCheck {
     /// What it may do to the peer: the declared class, or *writes*.
@@ -194,6 +200,11 @@ impl SuiteCheck {
     /// Whether it can be played over TCP alone: it speaks of PDUs, not only of capsules.
     pub fn is_of_tcp(&self) -> bool {
         transport::is_of_tcp(&self.script)
+    }
+
+    /// Whether it can be played over RDMA alone.
+    pub fn is_of_rdma(&self) -> bool {
+        transport::is_of_rdma(&self.script)
     }
 
     /// Requirement ids.
@@ -229,6 +240,7 @@ fn played(scenario: &Scenario) -> Check {
         cites: Vec::new(),
         class: ClassWord::Safe,
         alone: None,
+        over: None,
         writes: writes.then_some(Expr::Int(0)),
         after: Vec::new(),
         needs: Vec::new(),

@@ -117,7 +117,11 @@ impl Row {
             class: class_word(item.check.class()),
             says: item.check.script.says.clone(),
             cites: item.check.cites(),
-            transport: if item.check.is_of_tcp() { "tcp" } else { "any" },
+            transport: match (item.check.is_of_tcp(), item.check.is_of_rdma()) {
+                (true, _) => "tcp",
+                (_, true) => "rdma",
+                _ => "any",
+            },
             file: item.check.file.clone(),
         }
     }

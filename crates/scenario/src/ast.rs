@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+use nvmf_capture::Transport;
+
+mod rdma;
+
+pub use rdma::RdmaWhat;
+
 /// Where something stands: line and column, both from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -47,6 +53,8 @@ pub struct Check {
     pub class: ClassWord,
     /// Why no other check may run beside it, where it says so.
     pub alone: Option<String>,
+    /// What it needs below, where it says so; else its words do.
+    pub over: Option<Transport>,
     /// Blocks that it writes from `$lba` on, if any.
     pub writes: Option<Expr>,
     /// Ids of checks without which this one means nothing.
@@ -209,6 +217,29 @@ pub enum Awaited {
     Close,
     /// Nothing at all for the time given.
     Silence,
+    /// The answer to a REQ, over RDMA: `accept` or `reject`.
+    Cm {
+        /// `REP` or `REJ`.
+        message: &'static str,
+        /// Conditions.
+        conds: Vec<Cond>,
+    },
+    /// The peer ends the connection by DREQ.
+    Disconnect,
+    /// A RoCEv2 packet of that name with these fields; others may come before it.
+    Packet {
+        /// Packet name.
+        packet: String,
+        /// Conditions.
+        conds: Vec<Cond>,
+    },
+    /// No such packet for the time given.
+    NoPacket {
+        /// Packet name.
+        packet: String,
+        /// Conditions.
+        conds: Vec<Cond>,
+    },
 }
 
 /// A statement with its place.
@@ -313,7 +344,7 @@ pub enum What {
     },
     /// `wait T`.
     Wait(Duration),
-    /// `close`, `reset`, `shutdown`.
+    /// `close`, `reset`, `shutdown`, `vanish`.
     End(End),
     /// `target VERB field=value…`: changes what the target serves, in a world whose target is ours.
     Target {
@@ -328,6 +359,8 @@ pub enum What {
     Repeat(Expr, Vec<Stmt>),
     /// `if A op B`: the block below.
     If(Test, Vec<Stmt>),
+    /// What means something over RDMA alone.
+    Rdma(RdmaWhat),
 }
 
 /// How we end a connection.
@@ -339,6 +372,8 @@ pub enum End {
     Reset,
     /// FIN in ours.
     Shutdown,
+    /// Without a word to the peer, over RDMA.
+    Silent,
 }
 
 /// How bytes go out.

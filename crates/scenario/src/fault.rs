@@ -1,4 +1,6 @@
-//! A fault script as a [`Tap`]: bends the traffic of one connection.
+//! A fault script as a [`Tap`]: bends the traffic of one connection. Over RDMA `roce` does, packet by packet.
+
+mod roce;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,6 +27,8 @@ pub struct FaultTap {
     /// Pieces in which the PDU came, and how many bytes of it the first had.
     pieces: usize,
     first: usize,
+    /// Connections over RDMA.
+    wires: roce::Wires,
 }
 
 /// Most PDUs held back in one direction; more go out at once.
@@ -40,6 +44,7 @@ impl FaultTap {
             held: [VecDeque::new(), VecDeque::new()],
             pieces: 1,
             first: usize::MAX,
+            wires: roce::Wires::default(),
         }
     }
 
@@ -114,6 +119,11 @@ enum Kept {
     Held,
 }
 
+/// Whether a fault is about packets of RoCEv2, so that only a world with RDMA shows it.
+pub fn is_of_rdma(fault: &Fault) -> bool {
+    fault.rules.iter().any(|rule| rule.pdu != "any" && crate::roce::is_name(&rule.pdu))
+}
+
 /// The first field that a `set` of `fault` names and no PDU of its rule can have: such a rule would change nothing, without a word.
 pub(crate) fn unknown_field(fault: &Fault) -> Option<(Place, String)> {
     for rule in &fault.rules {
@@ -136,6 +146,10 @@ fn may_have(pdu: &str, name: &str) -> bool {
     if matches!(name, "flags" | "byte" | "data") {
         return true;
     }
+    if crate::roce::is_name(pdu) && pdu != "any" || matches!(pdu, "CapsuleResp" | "CapsuleCmd") && name == "payload" {
+        return crate::roce::may_have(name)
+            || name.strip_prefix("data.").is_some_and(|n| one_has(nvmf_wire::registry::LAYOUTS.iter().copied(), n));
+    }
     if let Some(n) = name.strip_prefix("data.") {
         return one_has(nvmf_wire::registry::LAYOUTS.iter().copied(), n);
     }
@@ -152,6 +166,10 @@ fn one_has(layouts: impl IntoIterator<Item = &'static Layout>, field: &str) -> b
 
 impl Tap for FaultTap {
     fn pdu(&mut self, from: Side, bytes: Bytes) -> Vec<TapOutput> {
+        // no PDU has such a type: an IP packet
+        if bytes.first().is_some_and(|b| matches!(b >> 4, 4 | 6)) {
+            return self.wires.packet(&self.rules, from, &bytes).unwrap_or_else(|| vec![TapOutput::Pass(bytes)]);
+        }
         let Ok(mut pdu) = Pdu::parse(&bytes) else {
             return self.malformed(from, bytes);
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use nvmf_capture::compare::{self, Mask, Options, Report};
-use nvmf_capture::{Direction, EventKind, Exchange};
+use nvmf_capture::{Direction, EventKind, Exchange, Transport};
 use nvmf_wire::nqn::DISCOVERY_NQN;
 use nvmf_wire::tcp::{Pdu, PduType};
 use nvmf_wire::{Cntlid, Value};
@@ -89,7 +89,9 @@ pub fn peer(addr: SocketAddr, discovery: SocketAddr, subnqn: &str, in_capsule: u
     facts.insert("incapsule".to_owned(), Val::Int(in_capsule));
     Peer {
         addr,
+        transport: Transport::Tcp,
         discovery,
+        discovery_transport: Transport::Tcp,
         serves_discovery: true,
         hostnqn: "nqn.2014-08.org.example:host".to_owned(),
         hostid: *b"nvmfspec-golden1",

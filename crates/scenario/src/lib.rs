@@ -12,6 +12,7 @@ pub mod golden;
 pub mod parse;
 pub mod pattern;
 pub mod player;
+mod roce;
 pub mod transport;
 pub mod value;
 

@@ -56,6 +56,8 @@ impl Out<'_> {
 /// What is known of a pair of queue pairs.
 #[derive(Debug, Default)]
 pub(super) struct Pair {
+    /// Its partition, as the first packet has it, without the bit of membership.
+    pkey: Option<u16>,
     /// By who sends the requests.
     sides: [Side; 2],
     ranges: Ranges,
@@ -111,7 +113,10 @@ impl Pair {
     /// The next packet of the connection.
     pub(super) fn packet(&mut self, dir: Direction, headers: &Headers, mut packet: Packet, out: &mut Out<'_>) {
         let (op, psn) = (headers.bth.opcode(), headers.bth.psn());
-        if matches!(packet.icrc, Icrc::Bad { .. }) || op.transport() != 0 {
+        // another version or partition is dropped by the receiver as well [ROCE-BTH-04]
+        let pkey = headers.bth.pkey() & 0x7fff;
+        let foreign = headers.bth.tver() != 0 || *self.pkey.get_or_insert(pkey) != pkey;
+        if matches!(packet.icrc, Icrc::Bad { .. }) || op.transport() != 0 || foreign {
             return out.packet(dir, packet);
         }
         let len = packet.payload_len(headers) as u32;

@@ -63,8 +63,7 @@ fn request(req: &CmReq, r: &RdmaRequest, cm: &Cm, out: &mut Out) {
     let mtu = req.mtu().0;
     out.at(50, 1).check((1..=5).contains(&mtu), req::ROCE_CM_04, format_args!("path MTU {mtu}"), "1 to 5");
     let service = req.service_id();
-    let ip = cm.bytes.get(140..REQ_PRIVATE).and_then(|b| IpCm::read(b).ok());
-    let by_ip = ip.is_some_and(|ip| ip.major() == 0 && matches!(ip.ip(), 4 | 6));
+    let by_ip = is_by_ip(req);
     let port = service >> 16 == SERVICE_ID >> 16;
     for which in [req::RDMA_DISC_05, req::RDMA_DISC_09] {
         out.at(8, 8).check(
@@ -99,6 +98,11 @@ fn request(req: &CmReq, r: &RdmaRequest, cm: &Cm, out: &mut Out) {
             "0",
         );
     }
+}
+
+/// Whether the header of the IP CM service is there.
+fn is_by_ip(req: &CmReq) -> bool {
+    IpCm::read(&req.private()).is_ok_and(|ip| ip.major() == 0 && matches!(ip.ip(), 4 | 6))
 }
 
 fn accept(rdma: &Rdma, rep: &CmRep, cm: &Cm, out: &mut Out) {
@@ -143,6 +147,10 @@ fn accept(rdma: &Rdma, rep: &CmRep, cm: &Cm, out: &mut Out) {
 fn reject(rdma: &Rdma, rej: &CmRej, cm: &Cm, side: Side, out: &mut Out) {
     answers_to(rdma, side, rej.remote_id(), out);
     let (Ok(r), true) = (RdmaReject::read(cm.private()), rej.reason().0 == CONSUMER && side == Side::Controller) else { return };
+    // the IP CM service refused it, before NVMe saw it [IBA vol. 1, annex A11]
+    if rdma.req.as_ref().is_some_and(|req| !is_by_ip(req)) {
+        return;
+    }
     let (recfmt, sts) = (r.recfmt(), r.sts().0);
     out.at(REJ_PRIVATE, 2).check(recfmt == 0, req::RDMA_CM_22, format_args!("REJ with RECFMT {recfmt}"), "0");
     let seen = format_args!("REJ with STS {sts:#06x}");

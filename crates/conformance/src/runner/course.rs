@@ -16,8 +16,8 @@ use nvmf_scenario::player::{Peer, Played, Player, StopKind};
 
 use super::ready::{Admission, Ready};
 use super::weigh;
-use super::{Beside, Event, Runner};
-use crate::probe::Facts;
+use super::{Beside, Candidate, Event, Runner};
+use crate::probe::{self, Facts};
 use crate::report::{observation_word, verdict_word};
 use crate::suite::{BASE, Item};
 use crate::verdict::{CheckResult, Class, Observation, Run, Verdict};
@@ -134,14 +134,8 @@ impl<'r, 'a> Course<'r, 'a> {
     }
 
     fn alive(&mut self) -> bool {
-        let patience = Duration::from_secs(5).mul_f64(self.runner.options.time_scale);
-        match self.runner.net.open(self.peer.addr, patience) {
-            Ok(link) => {
-                self.runner.net.close(link, false);
-                true
-            }
-            Err(_) => false,
-        }
+        let here = Candidate { transport: self.peer.transport, addr: self.peer.addr };
+        probe::answers(&mut *self.runner.net, &here, self.runner.options.time_scale).is_ok()
     }
 
     /// Waits up to a minute for the peer.

@@ -10,6 +10,7 @@ mod weigh;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use nvmf_capture::Transport;
 use nvmf_scenario::player::Peer;
 use nvmf_scenario::value::Val;
 use nvmf_seam::Network;
@@ -28,8 +29,10 @@ pub use nvmf_wire::nqn::DISCOVERY_NQN;
 pub struct Options {
     /// The target as the user named it, for reports.
     pub target: String,
-    /// Addresses to try, in order.
-    pub candidates: Vec<SocketAddr>,
+    /// What carries the capsules to the subsystem under test.
+    pub transport: Transport,
+    /// Places to try, in order: the discovery service may be asked over another transport than the one tested.
+    pub candidates: Vec<Candidate>,
     /// `--nqn`: every connection goes to the target.
     pub nqn: Option<String>,
     /// `--all-subsystems`.
@@ -58,6 +61,15 @@ pub struct Options {
     pub world: String,
     /// The command line that runs this again, to which `--filter` and the id of one check are added.
     pub reproduce: String,
+}
+
+/// A place that may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Over which transport.
+    pub transport: Transport,
+    /// Where.
+    pub addr: SocketAddr,
 }
 
 /// Where checks may write.
@@ -163,23 +175,30 @@ impl<'a> Runner<'a> {
         let names: Vec<&str> = ids.iter().map(String::as_str).collect();
         check_prefixes(&self.options.filters, &names).map_err(RunError::Usage)?;
         let chosen: Vec<Item<'_>> = items.into_iter().filter(|i| any_matches(&self.options.filters, &i.id())).collect();
-        let addr = probe::reach(&mut *self.net, &self.options.candidates, &self.options.target, self.options.time_scale)?;
-        let mut peer = self.peer(addr);
+        // a subsystem that is named is where the target is, so that only its own transport leads there
+        let transport = self.options.transport;
+        let own = |c: &Candidate| self.options.nqn.is_none() && !self.options.as_given || c.transport == transport;
+        let candidates: Vec<Candidate> = self.options.candidates.iter().copied().filter(own).collect();
+        let first = probe::reach(&mut *self.net, &candidates, &self.options.target, self.options.time_scale)?;
+        let addr = first.addr;
+        let mut peer = self.peer(&first);
         probe::greet(&mut *self.net, &peer)?;
-        let found = probe::discover(&mut *self.net, &peer, self.options.as_given);
+        let found = probe::discover(&mut *self.net, &peer, transport, self.options.as_given);
         peer.serves_discovery = found.is_some();
         let subsystems = self.subsystems(addr, found)?;
         let mut runs = Vec::new();
         for s in subsystems {
-            let here = Peer { addr: s.addr, subnqn: s.nqn, ..peer.clone() };
-            if here.addr != addr {
+            let here = Peer { addr: s.addr, transport, subnqn: s.nqn, ..peer.clone() };
+            if here.addr != addr || transport != first.transport {
                 let hint = |why| {
                     format!(
                         "{why} (the discovery log of {addr} names it for {}; --connect-as-given stays at the target)",
                         here.subnqn
                     )
                 };
-                probe::greet(&mut *self.net, &here).map_err(|e| match e {
+                let reached = probe::answers(&mut *self.net, &Candidate { transport, addr: here.addr }, self.options.time_scale);
+                let reached = reached.map_err(|why| RunError::Unreachable(format!("{}: {why}", here.addr)));
+                reached.and_then(|()| probe::greet(&mut *self.net, &here)).map_err(|e| match e {
                     RunError::Unreachable(why) => RunError::Unreachable(hint(why)),
                     RunError::NotNvme(why) => RunError::NotNvme(hint(why)),
                     other => other,
@@ -190,10 +209,12 @@ impl<'a> Runner<'a> {
         Ok(runs)
     }
 
-    fn peer(&self, addr: SocketAddr) -> Peer {
+    fn peer(&self, first: &Candidate) -> Peer {
         Peer {
-            addr,
-            discovery: addr,
+            addr: first.addr,
+            transport: first.transport,
+            discovery: first.addr,
+            discovery_transport: first.transport,
             serves_discovery: true,
             hostnqn: self.options.hostnqn.clone(),
             hostid: self.options.hostid,
@@ -214,7 +235,8 @@ impl<'a> Runner<'a> {
         })?;
         if all.is_empty() {
             return Err(RunError::UnknownNqn(format!(
-                "the discovery log of {addr} names no NVM subsystem over TCP; expected --nqn NQN"
+                "the discovery log of {addr} names no NVM subsystem over {}; expected --nqn NQN",
+                if self.options.transport == Transport::Rdma { "RDMA" } else { "TCP" }
             )));
         }
         if !self.options.all_subsystems {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use nvmf_capture::Transport;
 use nvmf_scenario::ast::Expr;
 use nvmf_scenario::player::{EvalError, Peer, Scope};
 use nvmf_scenario::value::{Val, compare};
@@ -45,6 +46,11 @@ impl<'a> Admission<'a> {
         let out = |verdict, why: &str| Err(Box::new(not_run(self.options, item, verdict, why)));
         if let Some((_, why)) = self.options.excluded.iter().find(|(p, _)| crate::select::matches(p, &id)) {
             return out(Verdict::Skip, &format!("excluded: {why}"));
+        }
+        match self.peer.transport {
+            Transport::Rdma if item.check.is_of_tcp() => return out(Verdict::Skip, "it is about NVMe/TCP: the transport is RDMA"),
+            Transport::Tcp if item.check.is_of_rdma() => return out(Verdict::Skip, "it is about NVMe/RDMA: the transport is TCP"),
+            _ => {}
         }
         if let Some(why) = self.forbidden(item.check.class(), script.writes.is_some()) {
             return out(Verdict::Skip, &why);

@@ -37,6 +37,9 @@ impl Nic {
         let mut req = self.req(to, &ask, (qpn, local_id, psn));
         let mut mad = messages::mad(CmMessage::REQ, tid);
         replace(&mut mad, &mut req, with).map_err(DeviceError::Other)?;
+        // what the REQ says of them the peer goes by, and so does the queue pair, where it can
+        let psn = req.psn();
+        let mtu = req.mtu().bytes().map_or(mtu, |_| req.mtu().0.min(mtu));
         let message = messages::datagram(&mut self.core, to.ip(), &mad, &req);
         let qp = Qp::new(id, qpn, to.ip(), ask.pd);
         let mut cm = Cm {

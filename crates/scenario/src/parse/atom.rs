@@ -248,7 +248,8 @@ impl<'a> Cursor<'a> {
     /// `name op value`, or a bare `name` for `name=1`.
     pub(super) fn cond(&mut self) -> Result<Cond, Fault> {
         let place = self.place();
-        let name = self.run(name).ok_or_else(|| self.fault("a field name"))?.to_owned();
+        let dotted = |i| recognize(pair(name, opt(preceded(char('.'), name)))).parse(i);
+        let name = self.run(dotted).ok_or_else(|| self.fault("a field name"))?.to_owned();
         match self.comparison() {
             Some(op) => Ok(Cond { name, op, value: self.expr()?, place }),
             None => Ok(Cond { name, op: Op::Equal, value: Expr::Int(1), place }),

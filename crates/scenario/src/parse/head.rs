@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use nvmf_capture::Transport;
+
 use super::Fault;
 use super::atom::Cursor;
 use super::lines::{Line, lines};
+use super::rdma::packet_name;
 use super::stmt::{assigns, block, command_of, conds, pdu_name};
 use crate::ast::{
     Action, Case, Check, ClassWord, Fault as FaultScript, Golden, Need, Place, Rule, Scenario, Script, Setting, Spanned, WireLine,
@@ -65,6 +68,7 @@ fn check(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result
         cites: Vec::new(),
         class: ClassWord::Safe,
         alone: None,
+        over: None,
         writes: None,
         after: Vec::new(),
         needs: Vec::new(),
@@ -95,6 +99,15 @@ fn check(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result
                     "destructive" => ClassWord::Destructive,
                     _ => return Err(here.fault("safe, disruptive or destructive")),
                 };
+            }
+            "over" => {
+                c.eat("over");
+                let here = c.clone();
+                k.over = Some(match c.word("tcp or rdma")?.as_str() {
+                    "tcp" => Transport::Tcp,
+                    "rdma" => Transport::Rdma,
+                    _ => return Err(here.fault("tcp or rdma")),
+                });
             }
             "alone" => {
                 c.eat("alone");
@@ -197,7 +210,7 @@ fn rule(c: &mut Cursor<'_>, place: Place) -> Result<Rule, Fault> {
         _ => return Err(here.fault("c2h or h2c")),
     };
     let event = ["end", "wait"].into_iter().find(|name| !from_controller && c.eat(name));
-    let pdu = event.map_or_else(|| pdu_name(c), |name| Ok(name.to_owned()))?;
+    let pdu = event.map_or_else(|| pdu_or_packet(c), |name| Ok(name.to_owned()))?;
     let command = if event.is_some() { None } else { command_of(c, &pdu)? };
     let conds = if event == Some("end") { Vec::new() } else { conds(c)? };
     let nth = if event.is_none() && c.eat_mark("#") { Some(c.number()?) } else { None };
@@ -219,6 +232,11 @@ fn rule(c: &mut Cursor<'_>, place: Place) -> Result<Rule, Fault> {
     Ok(Rule { from_controller, pdu, command, conds, nth, actions, place })
 }
 
+/// A PDU, or a packet of RoCEv2.
+fn pdu_or_packet(c: &mut Cursor<'_>) -> Result<String, Fault> {
+    if crate::roce::is_name(c.peek()) { packet_name(c) } else { pdu_name(c) }
+}
+
 fn action(c: &mut Cursor<'_>) -> Result<Action, Fault> {
     const ACTIONS: &str = "set, drop, duplicate, delay, corrupt, hold, close or answer";
     let here = c.clone();
@@ -229,9 +247,9 @@ fn action(c: &mut Cursor<'_>) -> Result<Action, Fault> {
         "delay" => Action::Delay(c.duration()?),
         "corrupt" => {
             let here = c.clone();
-            let part = c.word("header, data, hdgst or ddgst")?;
-            if !["header", "data", "hdgst", "ddgst"].contains(&part.as_str()) {
-                return Err(here.fault("header, data, hdgst or ddgst"));
+            let part = c.word("header, data, hdgst, ddgst or icrc")?;
+            if !["header", "data", "hdgst", "ddgst", "icrc"].contains(&part.as_str()) {
+                return Err(here.fault("header, data, hdgst, ddgst or icrc"));
             }
             let at = if c.eat("at") { c.number()? } else { 0 };
             Action::Corrupt(part, at)
@@ -239,7 +257,7 @@ fn action(c: &mut Cursor<'_>) -> Result<Action, Fault> {
         "hold" => Action::Hold,
         "close" => Action::Close,
         "answer" => {
-            let pdu = pdu_name(c)?;
+            let pdu = pdu_or_packet(c)?;
             Action::Answer(pdu, assigns(c, &mut None)?)
         }
         _ => return Err(here.fault(ACTIONS)),

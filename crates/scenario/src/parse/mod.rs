@@ -4,6 +4,7 @@
 mod atom;
 mod head;
 mod lines;
+mod rdma;
 mod stmt;
 
 use crate::ast::{Place, Script};

@@ -6,7 +6,7 @@ use super::lines::Line;
 use crate::ast::{Alternative, Assign, Awaited, Cond, End, Grade, SendMode, Stmt, What};
 
 const VERBS: &str = "a statement: open, connect, send, expect, command, read, write, assert, let, await, wait, close, reset, \
-                     shutdown, target, note, repeat, if or use";
+                     shutdown, vanish, target, note, repeat, if or use; over RDMA also region, deregister, peek, capsule, mute, unmute, mark, receive";
 
 /// Words that end a list of fields.
 const RESERVED: &[&str] =
@@ -30,17 +30,36 @@ pub(super) fn block(lines: &[Line<'_>], at: &mut usize, indent: usize) -> Result
 fn statement(line: &Line<'_>, lines: &[Line<'_>], at: &mut usize) -> Result<Stmt, Fault> {
     let mut c = Cursor::new(line);
     let place = c.place();
-    let start = c.clone();
     let mut via = None;
     let verb = c.word(VERBS)?;
-    let what = match verb.as_str() {
-        "open" => What::Open { name: as_name(&mut c)? },
-        "connect" => connect(&mut c)?,
-        "send" => send(&mut c, &mut via)?,
-        "expect" => expect(&mut c, &mut via)?,
-        "command" => command(&mut c, &mut via)?,
-        "read" | "write" => What::Transfer { write: verb == "write", with: assigns(&mut c, &mut via)? },
-        "assert" => assertion(&mut c)?,
+    let what = match super::rdma::statement(&verb, &mut c, &mut via)? {
+        Some(what) => what,
+        None => plain(&verb, &mut c, &mut via, line, lines, at)?,
+    };
+    if c.eat("via") {
+        via = Some(c.word("the name of a connection")?);
+    }
+    c.end()?;
+    Ok(Stmt { what, via, place })
+}
+
+/// The statement that begins with `verb`.
+fn plain(
+    verb: &str,
+    c: &mut Cursor<'_>,
+    via: &mut Option<String>,
+    line: &Line<'_>,
+    lines: &[Line<'_>],
+    at: &mut usize,
+) -> Result<What, Fault> {
+    Ok(match verb {
+        "open" => What::Open { name: as_name(c)? },
+        "connect" => connect(c)?,
+        "send" => send(c, via)?,
+        "expect" => expect(c, via)?,
+        "command" => command(c, via)?,
+        "read" | "write" => What::Transfer { write: verb == "write", with: assigns(c, via)? },
+        "assert" => assertion(c)?,
         "let" => {
             let name = c.dollar()?;
             if !c.eat_mark("=") {
@@ -50,13 +69,14 @@ fn statement(line: &Line<'_>, lines: &[Line<'_>], at: &mut usize) -> Result<Stmt
         }
         "await" => {
             let property = c.word("a property: cap, vs, cc or csts, with `.field`")?;
-            await_property(&mut c, &property)?
+            await_property(c, &property)?
         }
         "wait" => What::Wait(c.duration()?),
         "close" => What::End(End::Close),
         "reset" => What::End(End::Reset),
         "shutdown" => What::End(End::Shutdown),
-        "target" => What::Target { verb: c.word("what to change at the target")?, with: assigns(&mut c, &mut None)? },
+        "vanish" => What::End(End::Silent),
+        "target" => What::Target { verb: c.word("what to change at the target")?, with: assigns(c, &mut None)? },
         "note" => {
             let text = c.text()?;
             let mut values = Vec::new();
@@ -75,13 +95,8 @@ fn statement(line: &Line<'_>, lines: &[Line<'_>], at: &mut usize) -> Result<Stmt
             c.end()?;
             What::If(test, inner(line, lines, at)?)
         }
-        _ => return Err(start.fault(VERBS)),
-    };
-    if c.eat("via") {
-        via = Some(c.word("the name of a connection")?);
-    }
-    c.end()?;
-    Ok(Stmt { what, via, place })
+        _ => return Err(Fault { place: Cursor::new(line).place(), what: format!("expected {VERBS}, found `{verb}`") }),
+    })
 }
 
 fn inner(line: &Line<'_>, lines: &[Line<'_>], at: &mut usize) -> Result<Vec<Stmt>, Fault> {
@@ -91,7 +106,7 @@ fn inner(line: &Line<'_>, lines: &[Line<'_>], at: &mut usize) -> Result<Vec<Stmt
     }
 }
 
-fn as_name(c: &mut Cursor<'_>) -> Result<Option<String>, Fault> {
+pub(super) fn as_name(c: &mut Cursor<'_>) -> Result<Option<String>, Fault> {
     if c.eat("as") { c.word("a name for the connection").map(Some) } else { Ok(None) }
 }
 
@@ -211,6 +226,11 @@ fn expect(c: &mut Cursor<'_>, via: &mut Option<String>) -> Result<What, Fault> {
                 within = Some(c.duration()?);
             }
             Awaited::Silence
+        } else if let Some(awaited) = super::rdma::awaited(c)? {
+            if matches!(awaited, Awaited::NoPacket { .. }) && c.eat("for") {
+                within = Some(c.duration()?);
+            }
+            awaited
         } else {
             let pdu = pdu_name(c)?;
             Awaited::Pdu { pdu, conds: conds(c)? }

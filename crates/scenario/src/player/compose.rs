@@ -14,9 +14,11 @@ use crate::pattern::pattern;
 use crate::value::Val;
 
 /// Fields that are no bits of a header.
-const SPECIAL: &[&str] = &["sgl", "lba", "blocks", "length", "data", "pattern", "pad", "flags", "byte", "term"];
+const SPECIAL: &[&str] =
+    &["sgl", "lba", "blocks", "length", "data", "pattern", "pad", "flags", "byte", "term", "key", "addr", "invalidate"];
 
 /// What a script said of a PDU, with the values worked out.
+#[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) name: String,
     pub(super) index: Option<u64>,
@@ -34,7 +36,9 @@ impl Player<'_> {
     /// Sends bytes as the mode says. A peer that closed is no fault here: what follows in the script judges that.
     pub(super) fn transmit(&mut self, i: usize, mut bytes: Vec<u8>, mode: &SendMode) -> Step {
         if let Some(cut) = &mode.cut {
-            bytes.truncate(usize::try_from(self.int(cut)?).unwrap_or(usize::MAX));
+            // over RDMA a capsule has no common header before it
+            let before = if self.conns[i].is_rdma() { PduHead::LEN } else { 0 };
+            bytes.truncate(usize::try_from(self.int(cut)?).unwrap_or(usize::MAX).saturating_add(before));
         }
         self.conns[i].last_sent = bytes.clone();
         if mode.hold {
@@ -62,7 +66,7 @@ impl Player<'_> {
 
     /// A PDU in bytes; a command is remembered under its CID.
     pub(super) fn compose(&mut self, i: usize, pdu: &str, command: Option<&str>, said: &[Said]) -> Step<Vec<u8>> {
-        let digests = self.conns[i].digests;
+        let digests = self.conns[i].digests();
         let (header, data) = match pdu {
             "ICReq" => (header_of(IcReq::LAYOUT, PduType::IC_REQ), Vec::new()),
             "CapsuleCmd" => self.capsule(i, command, said)?,
@@ -79,7 +83,7 @@ impl Player<'_> {
                 (header_of(layout, *ptype), self.data_of(said)?.unwrap_or_default())
             }
         };
-        let built = Pdu::build(&header, Bytes::from(data), digests, self.conns[i].align);
+        let built = Pdu::build(&header, Bytes::from(data), digests, self.conns[i].align());
         self.finish(built, pdu, command, said)
     }
 
@@ -178,6 +182,10 @@ impl Player<'_> {
 
     /// A command capsule: SQE, and the data that goes in the capsule.
     fn capsule(&mut self, i: usize, command: Option<&str>, said: &[Said]) -> Step<(Vec<u8>, Vec<u8>)> {
+        self.up(i, (command == Some("Connect")).then_some(said))?;
+        if let Some(pairs) = self.conns[i].pairs() {
+            pairs.forget_packets();
+        }
         let kind = match command {
             None | Some("Raw") => None,
             Some(name) => Some(CommandKind::named(name).ok_or_else(|| self.script(format!("no command `{name}`")))?),
@@ -189,7 +197,14 @@ impl Player<'_> {
         for s in said.iter().filter(|s| !s.name.starts_with("sgl1_")) {
             self.sqe_field(layout, s, &mut sqe)?;
         }
-        let (sgl, inside) = self.sgl_and_data(i, kind, said, &sqe)?;
+        let (data, length) = self.data_and_length(kind, said, &sqe)?;
+        let (sgl, inside, region) = if self.conns[i].is_rdma() {
+            let carried = self.carried(i, said, &sqe, data, length)?;
+            (Some(carried.sgl), carried.inside, carried.region)
+        } else {
+            let (sgl, inside) = self.sgl_and_data(i, kind, said, &sqe, data, length)?;
+            (sgl, inside, None)
+        };
         if let Some(sgl) = sgl {
             sqe = sqe.with_sgl1(sgl);
         }
@@ -199,7 +214,7 @@ impl Player<'_> {
         let at = nvmf_wire::nvm::Read::from_bytes(*sqe.as_bytes()).slba().wrapping_mul(self.block_size());
         let c = &mut self.conns[i];
         c.last_cid = sqe.cid().0;
-        c.sent.insert(sqe.cid().0, Sent { sqe, kind, at });
+        c.sent.insert(sqe.cid().0, Sent { region, ..Sent::new(sqe, kind, at) });
         self.vars.insert("cid".into(), Val::Int(u64::from(sqe.cid().0)));
         let mut header = header_of(CapsuleCmd::LAYOUT, PduType::CAPSULE_CMD);
         header[8..72].copy_from_slice(sqe.as_bytes());
@@ -258,14 +273,8 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// The descriptor, and the data that goes in the capsule.
-    fn sgl_and_data(
-        &self,
-        i: usize,
-        kind: Option<&'static CommandKind>,
-        said: &[Said],
-        sqe: &Sqe,
-    ) -> Step<(Option<SglDescriptor>, Vec<u8>)> {
+    /// The data of a command to the controller, and how many bytes are wanted of one that brings some.
+    fn data_and_length(&self, kind: Option<&'static CommandKind>, said: &[Said], sqe: &Sqe) -> Step<(Vec<u8>, u64)> {
         let given = self.data_of(said)?;
         let name = kind.map_or("", |k| k.name);
         let data = match (given, name) {
@@ -289,6 +298,20 @@ impl Player<'_> {
             (None, "Read") => nvmf_wire::nvm::Read::from_bytes(*sqe.as_bytes()).nlb().count() * self.block_size(),
             _ => 0,
         };
+        Ok((data, length))
+    }
+
+    /// The descriptor over TCP, and the data that goes in the capsule.
+    fn sgl_and_data(
+        &self,
+        i: usize,
+        kind: Option<&'static CommandKind>,
+        said: &[Said],
+        sqe: &Sqe,
+        data: Vec<u8>,
+        length: u64,
+    ) -> Step<(Option<SglDescriptor>, Vec<u8>)> {
+        let name = kind.map_or("", |k| k.name);
         let c = &self.conns[i];
         let room = if c.qid == 0 || sqe.fctype().is_some() {
             8192
@@ -352,7 +375,7 @@ impl Player<'_> {
         s.value.int().map_err(|e| self.script(format!("{}: {e}", s.name)))
     }
 
-    fn put(&self, f: &Field, buf: &mut [u8], v: &Val) -> Step {
+    pub(super) fn put(&self, f: &Field, buf: &mut [u8], v: &Val) -> Step {
         put(f, buf, v).map_err(|e| self.script(e))
     }
 }
@@ -369,11 +392,11 @@ fn is_command_field(command: Option<&str>, name: &str) -> bool {
     has(Sqe::LAYOUT) || kind.is_some_and(|k| has(k.layout) || k.data.is_some_and(has))
 }
 
-fn number(said: &[Said], name: &str) -> Option<u64> {
+pub(super) fn number(said: &[Said], name: &str) -> Option<u64> {
     said.iter().rev().find(|s| s.name == name || s.name.strip_prefix("sqe.") == Some(name)).and_then(|s| s.value.int().ok())
 }
 
-fn word(said: &[Said], name: &str) -> Option<String> {
+pub(super) fn word(said: &[Said], name: &str) -> Option<String> {
     said.iter().rev().find(|s| s.name == name).and_then(|s| match &s.value {
         Val::Word(w) | Val::Text(w) => Some(w.clone()),
         _ => None,

@@ -1,4 +1,8 @@
 //! A connection of the player: what was sent, what came, and what both agreed on.
+//!
+//! [`Conn`] is the same for every transport: capsules go out, and what comes is taken one by one with [`Conn::next`]. Its [`Wire`] is what
+//! carries them: here the stream of NVMe/TCP, in `rdma` queue pairs. A response capsule is a [`Pdu`] over either: over RDMA it has
+//! the header that it would have over TCP, so that scripts read its fields in one way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,7 +13,10 @@ use nvmf_seam::{Instant, LinkId, Network, Received, SendError};
 use nvmf_wire::tcp::{Digests, Framer, IcResp, Pdu};
 use nvmf_wire::{CommandKind, Sqe};
 
+use super::compose::Said;
+use super::rdma::{Pairs, Region};
 use crate::ast::End;
+use crate::roce::Packet;
 
 /// How the peer ended the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +25,10 @@ pub(super) enum Ended {
     Fin,
     /// RST.
     Rst,
+    /// DREQ, over RDMA.
+    Dreq,
+    /// The queue pair is in error, or the peer's is.
+    Error,
 }
 
 /// What waiting for the next PDU gave.
@@ -27,6 +38,8 @@ pub(super) enum Next {
     Pdu(Pdu),
     /// Bytes that make no PDU: why.
     Garbage(String),
+    /// REP or REJ: what became of a REQ.
+    Cm(Packet),
     /// The peer ended the connection.
     Ended(Ended),
     /// The time ran out; so many bytes of an unfinished PDU are there.
@@ -40,25 +53,51 @@ pub(super) struct Sent {
     pub(super) kind: Option<&'static CommandKind>,
     /// Offset in the namespace that its data begins at, bytes.
     pub(super) at: u64,
+    /// Over RDMA: memory registered for it, until its response.
+    pub(super) region: Option<Region>,
+    /// Over RDMA: what was in that memory when the response came, where the controller may write to it.
+    pub(super) data: Vec<u8>,
+    /// Over RDMA: the key that the response invalidated.
+    pub(super) invalidated: Option<u32>,
+}
+
+impl Sent {
+    pub(super) fn new(sqe: Sqe, kind: Option<&'static CommandKind>, at: u64) -> Self {
+        Self { sqe, kind, at, region: None, data: Vec::new(), invalidated: None }
+    }
 }
 
 /// Largest PDU taken from a peer, bytes. Larger ones count as garbage.
 const MAX_PDU: usize = 64 << 20;
 
+/// What carries a connection.
+#[derive(Debug)]
+pub(super) enum Wire {
+    Tcp(Box<Stream>),
+    Rdma(Box<Pairs>),
+}
+
+/// The stream of NVMe/TCP.
+#[derive(Debug)]
+pub(super) struct Stream {
+    link: LinkId,
+    recorder: Recorder,
+    framer: Framer,
+    held: Vec<u8>,
+    digests: Digests,
+    /// Alignment that the controller wants for our data, bytes.
+    align: usize,
+    icresp: Option<IcResp>,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Conn {
-    pub(super) link: LinkId,
+    pub(super) wire: Wire,
     name: Option<String>,
-    recorder: Recorder,
-    framer: Framer,
     pdus: VecDeque<Pdu>,
     ended: Option<Ended>,
     garbage: Option<String>,
-    pub(super) digests: Digests,
-    /// Alignment that the controller wants for our data, bytes.
-    pub(super) align: usize,
-    pub(super) icresp: Option<IcResp>,
     pub(super) qid: u16,
     next_cid: u16,
     pub(super) last_cid: u16,
@@ -67,8 +106,9 @@ pub(super) struct Conn {
     pub(super) last_sent: Vec<u8>,
     /// Header of the PDU received last, for `term=header`.
     pub(super) last_header: Bytes,
-    held: Vec<u8>,
     session: Session,
+    /// What the script said of the REQ, until it goes out.
+    pub(super) introduction: Vec<Said>,
     /// Next I/O queue of the association, on its admin connection.
     pub(super) next_qid: u16,
     /// Parameters that further queues of the association repeat.
@@ -79,28 +119,42 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    pub(super) fn new(link: LinkId, name: Option<&str>, server: SocketAddr, index: usize, at: Instant) -> Self {
+    /// Over TCP.
+    pub(super) fn tcp(link: LinkId, name: Option<&str>, server: SocketAddr, index: usize, at: Instant) -> Self {
         // a name for traces; the real port of our end says nothing
         let client = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 50_000 + (index % 10_000) as u16);
-        Self {
+        let stream = Stream {
             link,
-            name: name.map(str::to_owned),
             recorder: Recorder::new(client, server, at.0),
             framer: Framer::new(MAX_PDU),
-            pdus: VecDeque::new(),
-            ended: None,
-            garbage: None,
+            held: Vec::new(),
             digests: Digests::default(),
             align: 4,
             icresp: None,
+        };
+        Self::new(Wire::Tcp(Box::new(stream)), name)
+    }
+
+    /// Over RDMA: nothing is sent yet.
+    pub(super) fn rdma(name: Option<&str>, pairs: Pairs) -> Self {
+        Self::new(Wire::Rdma(Box::new(pairs)), name)
+    }
+
+    fn new(wire: Wire, name: Option<&str>) -> Self {
+        Self {
+            wire,
+            name: name.map(str::to_owned),
+            pdus: VecDeque::new(),
+            ended: None,
+            garbage: None,
             qid: 0,
             next_cid: 1,
             last_cid: 0,
             sent: BTreeMap::new(),
             last_sent: Vec::new(),
             last_header: Bytes::new(),
-            held: Vec::new(),
             session: Session::new(),
+            introduction: Vec::new(),
             next_qid: 1,
             cntlid: 0xffff,
             subnqn: String::new(),
@@ -113,8 +167,49 @@ impl Conn {
         self.name.as_deref()
     }
 
-    pub(super) fn into_recording(self) -> Connection {
-        self.recorder.finish()
+    /// What was recorded over TCP.
+    pub(super) fn into_recording(self) -> Option<Connection> {
+        match self.wire {
+            Wire::Tcp(stream) => Some(stream.recorder.finish()),
+            Wire::Rdma(_) => None,
+        }
+    }
+
+    pub(super) fn pairs(&mut self) -> Option<&mut Pairs> {
+        match &mut self.wire {
+            Wire::Rdma(pairs) => Some(pairs),
+            Wire::Tcp(_) => None,
+        }
+    }
+
+    pub(super) fn is_rdma(&self) -> bool {
+        matches!(self.wire, Wire::Rdma(_))
+    }
+
+    pub(super) fn digests(&self) -> Digests {
+        self.stream().map_or(Digests::default(), |s| s.digests)
+    }
+
+    pub(super) fn align(&self) -> usize {
+        self.stream().map_or(4, |s| s.align)
+    }
+
+    pub(super) fn icresp(&self) -> Option<IcResp> {
+        self.stream().and_then(|s| s.icresp)
+    }
+
+    fn stream(&self) -> Option<&Stream> {
+        match &self.wire {
+            Wire::Tcp(stream) => Some(stream),
+            Wire::Rdma(_) => None,
+        }
+    }
+
+    /// What both ends agreed on.
+    pub(super) fn agreed(&mut self, resp: IcResp, digests: Digests) {
+        if let Wire::Tcp(s) = &mut self.wire {
+            (s.icresp, s.digests, s.align) = (Some(resp), digests, (usize::from(resp.cpda()) + 1) * 4);
+        }
     }
 
     /// The next CID: from 1 on, never FFFFh. [SQE-03]
@@ -124,23 +219,34 @@ impl Conn {
         cid
     }
 
-    /// Sends, together with what was held back.
+    /// Sends, together with what was held back. Over RDMA a capsule is what `bytes` has behind the common header.
     pub(super) fn send(&mut self, net: &mut dyn Network, bytes: &[u8]) -> Result<(), SendError> {
-        let mut all = std::mem::take(&mut self.held);
-        all.extend_from_slice(bytes);
-        if all.is_empty() {
-            return Ok(());
-        }
-        let at = net.now();
-        let sent = net.send(self.link, &all);
-        if sent.is_ok() {
-            let all = Bytes::from(all);
-            if let Ok(p) = Pdu::parse(&all) {
-                self.session.apply(Direction::HostToController, &p);
+        match &mut self.wire {
+            Wire::Tcp(stream) => {
+                let mut all = std::mem::take(&mut stream.held);
+                all.extend_from_slice(bytes);
+                if all.is_empty() {
+                    return Ok(());
+                }
+                let at = net.now();
+                let sent = net.send(stream.link, &all);
+                if sent.is_ok() {
+                    let all = Bytes::from(all);
+                    if let Ok(p) = Pdu::parse(&all) {
+                        self.session.apply(Direction::HostToController, &p);
+                    }
+                    stream.recorder.push(Direction::HostToController, at.0, all);
+                }
+                sent
             }
-            self.recorder.push(Direction::HostToController, at.0, all);
+            Wire::Rdma(pairs) => {
+                if let Ok(p) = Pdu::parse(&Bytes::copy_from_slice(bytes)) {
+                    self.session.apply(Direction::HostToController, &p);
+                }
+                pairs.hold(bytes);
+                pairs.flush(net)
+            }
         }
-        sent
     }
 
     /// A PDU from the peer in words.
@@ -154,21 +260,73 @@ impl Conn {
     }
 
     pub(super) fn hold(&mut self, bytes: &[u8]) {
-        self.held.extend_from_slice(bytes);
+        match &mut self.wire {
+            Wire::Tcp(stream) => stream.held.extend_from_slice(bytes),
+            Wire::Rdma(pairs) => pairs.hold(bytes),
+        }
     }
 
     pub(super) fn flush_held(&mut self, net: &mut dyn Network) {
-        let _ = self.send(net, &[]);
+        let _ = match &mut self.wire {
+            Wire::Tcp(_) => self.send(net, &[]),
+            Wire::Rdma(pairs) => pairs.flush(net),
+        };
     }
 
-    /// Notes that we ended it.
-    pub(super) fn we_ended(&mut self, at: Instant, how: End) {
-        self.recorder.close(Direction::HostToController, at.0, how == End::Reset);
+    /// Ends the connection.
+    pub(super) fn end(&mut self, net: &mut dyn Network, how: End) {
+        self.flush_held(net);
+        match &mut self.wire {
+            Wire::Tcp(stream) => {
+                let at = net.now();
+                match how {
+                    End::Shutdown => net.shutdown(stream.link),
+                    End::Close | End::Reset | End::Silent => net.close(stream.link, how == End::Reset),
+                }
+                stream.recorder.close(Direction::HostToController, at.0, how == End::Reset);
+            }
+            // it has no half of a connection, and no reset that the peer would notice but DREQ
+            Wire::Rdma(pairs) => pairs.end(net, how == End::Silent),
+        }
     }
 
     /// Puts a PDU back, to be the next.
     pub(super) fn put_back(&mut self, pdu: Pdu) {
         self.pdus.push_front(pdu);
+    }
+
+    /// What [`Conn::next`] would give without waiting; nothing is taken.
+    pub(super) fn ready(&self) -> Option<Next> {
+        match (self.pdus.front(), &self.garbage, self.ended) {
+            (Some(pdu), ..) => Some(Next::Pdu(pdu.clone())),
+            (None, Some(why), _) => Some(Next::Garbage(why.clone())),
+            (None, None, Some(how)) => Some(Next::Ended(how)),
+            (None, None, None) => None,
+        }
+    }
+
+    /// Over RDMA: lets one thing happen; false where nothing did until `until`.
+    pub(super) fn pump(&mut self, net: &mut dyn Network, until: Instant) -> bool {
+        self.flush_held(net);
+        let Wire::Rdma(pairs) = &mut self.wire else { return false };
+        match pairs.receive(net, until, &mut self.sent, &mut self.pdus) {
+            Ok(more) => more,
+            Err(Stopped::Garbage(why)) => {
+                self.garbage.get_or_insert(why);
+                true
+            }
+            Err(Stopped::Ended(how)) => {
+                self.ended.get_or_insert(how);
+                net.now() < until
+            }
+        }
+    }
+
+    /// Over RDMA: whether the connection is over, as far as our NIC knows.
+    pub(super) fn is_over(&mut self, net: &mut dyn Network) -> bool {
+        let now = net.now();
+        while self.ended.is_none() && self.pump(net, now) {}
+        self.ended.is_some() || self.pairs().is_some_and(|p| p.is_flushed())
     }
 
     /// Waits for the next PDU until `until`.
@@ -185,36 +343,65 @@ impl Conn {
             if let Some(e) = self.ended {
                 return Next::Ended(e);
             }
-            let got = net.receive(self.link, until);
-            let at = net.now();
-            match got {
-                Received::Bytes(b) => {
-                    self.framer.push(&b);
-                    self.recorder.push(Direction::ControllerToHost, at.0, b);
-                    self.cut();
+            match &mut self.wire {
+                Wire::Tcp(stream) => match stream.receive(net, until, &mut self.pdus) {
+                    Ok(true) => {}
+                    Ok(false) => return Next::Nothing(stream.framer.len()),
+                    Err(Stopped::Garbage(why)) => self.garbage = Some(why),
+                    Err(Stopped::Ended(how)) => self.ended = Some(how),
+                },
+                Wire::Rdma(pairs) => {
+                    if let Some(packet) = pairs.take_outcome() {
+                        return Next::Cm(packet);
+                    }
+                    if !self.pump(net, until) && self.ended.is_none() {
+                        return Next::Nothing(0);
+                    }
                 }
-                Received::Closed { reset } => {
-                    self.recorder.close(Direction::ControllerToHost, at.0, reset);
-                    self.ended = Some(if reset { Ended::Rst } else { Ended::Fin });
-                }
-                Received::Nothing => return Next::Nothing(self.framer.len()),
             }
         }
     }
+}
 
-    fn cut(&mut self) {
+/// Why nothing more can come.
+pub(super) enum Stopped {
+    Garbage(String),
+    Ended(Ended),
+}
+
+impl Stream {
+    /// Takes what comes next; false where nothing does until `until`.
+    fn receive(&mut self, net: &mut dyn Network, until: Instant, pdus: &mut VecDeque<Pdu>) -> Result<bool, Stopped> {
+        let got = net.receive(self.link, until);
+        let at = net.now();
+        match got {
+            Received::Bytes(b) => {
+                self.framer.push(&b);
+                self.recorder.push(Direction::ControllerToHost, at.0, b);
+                self.cut(pdus).map(|()| true)
+            }
+            Received::Closed { reset } => {
+                self.recorder.close(Direction::ControllerToHost, at.0, reset);
+                Err(Stopped::Ended(if reset { Ended::Rst } else { Ended::Fin }))
+            }
+            Received::Nothing => Ok(false),
+        }
+    }
+
+    fn cut(&mut self, pdus: &mut VecDeque<Pdu>) -> Result<(), Stopped> {
         while let Some(b) = self.framer.next_pdu() {
             match Pdu::parse(&b) {
-                Ok(p) => self.pdus.push_back(p),
-                Err(e) => {
-                    self.garbage = Some(e.to_string());
-                    return;
-                }
+                Ok(p) => pdus.push_back(p),
+                Err(e) => return Err(Stopped::Garbage(format!("bytes that are no NVMe/TCP PDU: {e}"))),
             }
         }
-        if let Some(plen) = self.framer.oversize() {
-            let head: Vec<String> = self.framer.peek().iter().take(16).map(|b| format!("{b:02x}")).collect();
-            self.garbage = Some(format!("PLEN {plen} cannot be that of a PDU; the bytes are {}", head.join(" ")));
+        match self.framer.oversize() {
+            Some(plen) => {
+                let head: Vec<String> = self.framer.peek().iter().take(16).map(|b| format!("{b:02x}")).collect();
+                let why = format!("PLEN {plen} cannot be that of a PDU; the bytes are {}", head.join(" "));
+                Err(Stopped::Garbage(format!("bytes that are no NVMe/TCP PDU: {why}")))
+            }
+            None => Ok(()),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nvmf_wire::Field;
+use nvmf_wire::sgl::{SglKeyed, SglSubtype, SglType};
 
 use super::{FACTS, Player, Seen, Step, StopKind};
 use crate::ast::Expr;
@@ -125,6 +126,13 @@ impl Scope<'_> {
                 size((b.len() as u64).saturating_mul(n(1)?))?;
                 Val::Bytes(b.repeat(n(1)? as usize))
             }
+            "keyed" => {
+                let sub = if args.len() > 3 { n(3)? } else { 0 };
+                let (addr, key, len) = (n(0)?, n(1)? as u32, n(2)? as u32);
+                let d = SglKeyed::new()
+                    .with(|s| s.addr(addr).key(key).len(len).kind(SglType::KEYED_DATA_BLOCK).sub(SglSubtype(sub as u8)));
+                Val::Bytes(d.as_bytes().to_vec())
+            }
             "int" => {
                 let (value, width) = (n(0)?, size(n(1)?)?);
                 let all = value.to_le_bytes();
@@ -140,7 +148,7 @@ impl Scope<'_> {
 
     /// Functions that look at bytes or at the world.
     fn look(&self, f: &str, args: &[Expr]) -> Evaluated {
-        const KNOWN: &str = "min, max, len, zeros, fill, nqn, pattern, take, cat, times, int, view, reserved, isascii, isnqn, ipversion, decimal, le, now";
+        const KNOWN: &str = "min, max, len, zeros, fill, nqn, pattern, take, cat, times, int, keyed, view, reserved, isascii, isnqn, ipversion, decimal, le, now";
         let arg = |i: usize| args.get(i).ok_or_else(|| EvalError::Script(format!("{f}() lacks argument {}", i + 1)));
         let bytes = |i: usize| Ok::<_, EvalError>(self.eval(arg(i)?)?.bytes()?);
         Ok(match f {

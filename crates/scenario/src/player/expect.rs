@@ -16,7 +16,14 @@ use crate::value::{Val, compare};
 impl Player<'_> {
     /// `expect …`.
     pub(super) fn expect(&mut self, i: usize, any: &[Alternative], within: Option<Duration>) -> Step {
-        let until = self.net.now() + self.patience(within.unwrap_or(PATIENCE));
+        let patience = self.patience(within.unwrap_or(PATIENCE));
+        if self.conns[i].pairs().is_some_and(|p| p.is_waiting()) {
+            self.up(i, None)?;
+        }
+        if any.iter().any(|a| matches!(a.what, Awaited::Packet { .. } | Awaited::NoPacket { .. })) {
+            return self.expect_packet(i, any, patience);
+        }
+        let until = self.net.now() + patience;
         let next = self.conns[i].next(&mut *self.net, until);
         let mut near = String::new();
         for alt in any {
@@ -27,20 +34,8 @@ impl Player<'_> {
                         self.conns[i].seen(p);
                     }
                     self.notes.append(&mut notes);
-                    let text = alt.text.clone().unwrap_or_default();
-                    return match alt.grade {
-                        Grade::Ok if text.is_empty() => Ok(()),
-                        Grade::Ok => {
-                            self.notes.push(text);
-                            Ok(())
-                        }
-                        g => {
-                            let seen = self.words_of(i, &next);
-                            let colon = if text.is_empty() { "" } else { ": " };
-                            let word = observation(&next);
-                            self.grade(g, word, format!("{text}{colon}seen {seen}"))
-                        }
-                    };
+                    let words = self.words_of(i, &next);
+                    return self.met(alt, observation(&next), &words);
                 }
                 Met::No(why) => {
                     self.vars = bound;
@@ -61,8 +56,26 @@ impl Player<'_> {
         Err(self.stop(StopKind::Graded(grade), word, message))
     }
 
-    fn meets(&mut self, i: usize, next: &Next, what: &Awaited) -> Step<Met> {
+    /// An alternative was met by what was `seen`: what that means.
+    pub(super) fn met(&mut self, alt: &Alternative, word: Seen, seen: &str) -> Step {
+        let text = alt.text.clone().unwrap_or_default();
+        match alt.grade {
+            Grade::Ok if text.is_empty() => Ok(()),
+            Grade::Ok => {
+                self.notes.push(text);
+                Ok(())
+            }
+            g => {
+                let colon = if text.is_empty() { "" } else { ": " };
+                self.grade(g, word, format!("{text}{colon}seen {seen}"))
+            }
+        }
+    }
+
+    pub(super) fn meets(&mut self, i: usize, next: &Next, what: &Awaited) -> Step<Met> {
         match (what, next) {
+            (Awaited::Disconnect, Next::Ended(Ended::Dreq)) => Ok(Met::Yes(Vec::new())),
+            (Awaited::Cm { message, conds }, Next::Cm(packet)) if packet.is(message) => self.packet_meets(packet, conds),
             (Awaited::Close, Next::Ended(_)) | (Awaited::Silence, Next::Nothing(0)) => Ok(Met::Yes(Vec::new())),
             (Awaited::Pdu { pdu, conds }, Next::Pdu(p)) => {
                 let name = p.ptype().name().unwrap_or("PDU");
@@ -100,6 +113,11 @@ impl Player<'_> {
         match c.name.as_str() {
             "hdgst" | "ddgst" if !has_own(pdu, &c.name) => return self.digest_is(pdu, c),
             "reserved" => return Ok(reserved(pdu).map(|(what, at)| format!("reserved byte {at} of {what} is not 0"))),
+            "invalidated" => {
+                let cid = cqe_of(pdu).cid().0;
+                let seen = self.conns[i].sent.get(&cid).and_then(|s| s.invalidated).unwrap_or(0);
+                return self.holds_for(c, None, Val::Int(u64::from(seen)), notes);
+            }
             "offender" => {
                 let sent = &self.conns[i].last_sent;
                 let same = !pdu.data.is_empty() && sent.starts_with(&pdu.data);
@@ -117,6 +135,17 @@ impl Player<'_> {
         let Some((field, seen)) = seen(pdu, &c.name, None) else {
             return Err(self.script(format!("no field `{}` in {}", c.name, pdu.ptype())));
         };
+        self.holds_for(c, field, seen, notes)
+    }
+
+    /// `None` where the condition holds for the value seen; a name without a value takes it.
+    pub(super) fn holds_for(
+        &mut self,
+        c: &Cond,
+        field: Option<&'static nvmf_wire::Field>,
+        seen: Val,
+        notes: &mut Vec<String>,
+    ) -> Step<Option<String>> {
         if let (Expr::Var(name, None), Op::Equal) = (&c.value, c.op)
             && !self.vars.contains_key(name)
         {
@@ -156,9 +185,12 @@ impl Player<'_> {
     pub(super) fn words_of(&self, i: usize, next: &Next) -> String {
         match next {
             Next::Pdu(p) => self.conns[i].words(p),
-            Next::Garbage(why) => format!("bytes that are no NVMe/TCP PDU: {why}"),
+            Next::Garbage(why) => why.clone(),
+            Next::Cm(packet) => packet.show(),
             Next::Ended(Ended::Fin) => "the connection closed".into(),
             Next::Ended(Ended::Rst) => "the connection reset".into(),
+            Next::Ended(Ended::Dreq) => "the connection ended by DREQ".into(),
+            Next::Ended(Ended::Error) => "the queue pair in error".into(),
             Next::Nothing(0) => "nothing within the time".into(),
             Next::Nothing(n) => format!("only {n} bytes of a PDU within the time"),
         }
@@ -173,19 +205,26 @@ pub(super) enum Met {
 
 pub(super) fn observation(next: &Next) -> Seen {
     match next {
-        Next::Pdu(_) | Next::Garbage(_) => Seen::WrongAnswer,
-        Next::Ended(Ended::Fin) => Seen::Close,
-        Next::Ended(Ended::Rst) => Seen::Reset,
+        Next::Pdu(_) | Next::Garbage(_) | Next::Cm(_) => Seen::WrongAnswer,
+        Next::Ended(Ended::Fin | Ended::Dreq) => Seen::Close,
+        Next::Ended(Ended::Rst | Ended::Error) => Seen::Reset,
         Next::Nothing(_) => Seen::Timeout,
     }
 }
 
-fn describe(what: &Awaited) -> String {
+pub(super) fn describe(what: &Awaited) -> String {
+    let with = |name: &str, conds: &[Cond]| {
+        let conds: Vec<String> = conds.iter().map(show_cond).collect();
+        if conds.is_empty() { name.to_owned() } else { format!("{name} {}", conds.join(" ")) }
+    };
     match what {
+        Awaited::Disconnect => "disconnect".into(),
+        Awaited::Cm { message, conds } => with(message, conds),
+        Awaited::Packet { packet, conds } => with(packet, conds),
+        Awaited::NoPacket { packet, conds } => with(&format!("no {packet}"), conds),
         Awaited::Close => "close".into(),
         Awaited::Silence => "silence".into(),
-        Awaited::Pdu { pdu, conds } if conds.is_empty() => pdu.clone(),
-        Awaited::Pdu { pdu, conds } => format!("{pdu} {}", conds.iter().map(show_cond).collect::<Vec<_>>().join(" ")),
+        Awaited::Pdu { pdu, conds } => with(pdu, conds),
     }
 }
 

@@ -2,19 +2,24 @@
 //! connections; the engine's host has no part in it (design invariant I2).
 //!
 //! [`Player`] walks the statements; `conn` is a connection, `compose` makes PDUs from fields, `expect` judges what comes,
-//! `verbs` does whole commands and the way up to an association, `eval` expressions.
+//! `verbs` does whole commands and the way up to an association, `eval` expressions. Over RDMA `rdma` carries a connection, `keyed` has
+//! its memory, `packets` packets made by hand.
 
 mod compose;
 mod conn;
 mod eval;
 mod expect;
+mod keyed;
+mod packets;
+mod rdma;
 mod verbs;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use nvmf_capture::Exchange;
+use bytes::Bytes;
+use nvmf_capture::{Exchange, Transport, live};
 use nvmf_seam::{Network, OpenError};
 use nvmf_wire::Cntlid;
 
@@ -30,8 +35,12 @@ use crate::value::{Val, compare, show_op};
 pub struct Peer {
     /// Where the subsystem under test is.
     pub addr: SocketAddr,
+    /// What carries the capsules there.
+    pub transport: Transport,
     /// Where the discovery service is.
     pub discovery: SocketAddr,
+    /// What carries the capsules there.
+    pub discovery_transport: Transport,
     /// False where the discovery service is known not to answer there.
     pub serves_discovery: bool,
     /// Host NQN used for Connect.
@@ -59,6 +68,7 @@ impl Peer {
             all.insert(name.into(), Val::Text(text.clone()));
         }
         all.insert("hostid".into(), Val::Bytes(self.hostid.to_vec()));
+        all.insert("rdma".into(), Val::Int(u64::from(self.transport == Transport::Rdma)));
         all
     }
 }
@@ -178,10 +188,28 @@ impl<'a> Player<'a> {
         let took = self.net.now().since(begun);
         for i in 0..self.conns.len() {
             self.drain(i);
-            self.end_connection(i, End::Close);
+            self.conns[i].end(&mut *self.net, End::Close);
         }
-        let connections = self.conns.into_iter().map(Conn::into_recording).collect();
+        let over_rdma = self.recorded();
+        let mut connections: Vec<_> = self.conns.into_iter().filter_map(Conn::into_recording).collect();
+        connections.extend(live::roce(&over_rdma, self.peer.addr.port()));
+        connections.sort_by_key(|c| c.opened_ns);
         (Played { stop, warning: self.warning, notes: self.notes, exchange: Exchange { connections }, took }, self.vars)
+    }
+
+    /// The packets of all connections over RDMA, in order of time.
+    fn recorded(&mut self) -> Vec<(u64, Bytes)> {
+        let mut all = Vec::new();
+        if self.conns.iter().any(Conn::is_rdma) {
+            // the answers to DREQ belong to it
+            let until = self.net.now() + Duration::from_millis(5);
+            self.net.sleep(until);
+        }
+        for pairs in self.conns.iter_mut().filter_map(Conn::pairs) {
+            all.extend(pairs.finish(&mut *self.net).into_iter().map(|r| (r.at.0, r.datagram)));
+        }
+        all.sort_by_key(|(at, _)| *at);
+        all
     }
 
     fn block(&mut self, body: &[Stmt]) -> Step {
@@ -198,6 +226,9 @@ impl<'a> Player<'a> {
     }
 
     fn statement(&mut self, s: &Stmt) -> Step {
+        if let Ok(i) = self.conn_of(s) {
+            self.bind_facts(i);
+        }
         match &s.what {
             What::Open { name } => self.open(name.as_deref(), self.peer.addr).map(|_| ()),
             What::Connect { kind, name, with } => self.connect(kind, name.as_deref(), with),
@@ -207,7 +238,12 @@ impl<'a> Player<'a> {
             }
             What::SendBytes { bytes, mode } => {
                 let i = self.conn_of(s)?;
-                let bytes = self.eval(bytes)?.bytes().map_err(|e| self.script(e))?;
+                let mut bytes = self.eval(bytes)?.bytes().map_err(|e| self.script(e))?;
+                if self.conns[i].is_rdma() {
+                    // a SEND of these bytes: what stands for the common header does not go out
+                    self.up(i, None)?;
+                    bytes.splice(0..0, [0; nvmf_wire::tcp::PduHead::LEN]);
+                }
                 self.transmit(i, bytes, mode)
             }
             What::Expect { any, within } => {
@@ -239,9 +275,10 @@ impl<'a> Player<'a> {
             }
             What::End(how) => {
                 let i = self.conn_of(s)?;
-                self.end_connection(i, *how);
+                self.conns[i].end(&mut *self.net, *how);
                 Ok(())
             }
+            What::Rdma(what) => self.rdma(s, what),
             What::Target { verb, with } => {
                 let with = with.iter().map(|a| Ok((a.name.clone(), self.plain(&a.value)?))).collect::<Step<Vec<_>>>()?;
                 self.net.operate(verb, &with).map_err(|e| self.script(e))
@@ -276,7 +313,7 @@ impl<'a> Player<'a> {
         for i in 0..n {
             self.vars.insert("i".into(), Val::Int(i));
             self.block(body)?;
-            let kept = ["cid", "cntlid", "icresp", "i"];
+            let kept = ["cid", "cntlid", "icresp", "i", "key", "addr", "qp"];
             self.vars.retain(|k, _| outer.contains(k) || kept.contains(&k.as_str()));
         }
         Ok(())
@@ -344,7 +381,7 @@ impl<'a> Player<'a> {
         match self.net.open(to, patience) {
             Ok(link) => {
                 let at = self.net.now();
-                self.conns.push(Conn::new(link, name, to, self.conns.len(), at));
+                self.conns.push(Conn::tcp(link, name, to, self.conns.len(), at));
                 self.current = Some(self.conns.len() - 1);
                 Ok(self.conns.len() - 1)
             }
@@ -356,16 +393,5 @@ impl<'a> Player<'a> {
                 Err(self.stop(kind, Seen::Unreachable, format!("{to}: {e}")))
             }
         }
-    }
-
-    fn end_connection(&mut self, i: usize, how: End) {
-        let now = self.net.now();
-        let c = &mut self.conns[i];
-        c.flush_held(&mut *self.net);
-        match how {
-            End::Shutdown => self.net.shutdown(c.link),
-            End::Close | End::Reset => self.net.close(c.link, how == End::Reset),
-        }
-        c.we_ended(now, how);
     }
 }

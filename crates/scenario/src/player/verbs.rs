@@ -1,8 +1,9 @@
-//! Whole commands, transfers, and the way up: TCP, ICReq, Connect, enable, I/O queue.
+//! Whole commands, transfers, and the way up: a connection, Connect, enable, I/O queue.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use nvmf_capture::Transport;
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::property::{Cap, Cc, Csts, Property, Vs};
 use nvmf_wire::tcp::{C2hData, Digests, H2cData, IcResp, Pdu, PduType, R2t};
@@ -41,14 +42,28 @@ impl Player<'_> {
             self.connect_admin(None, &[], "fabrics/connect/enable", false)?;
         }
         match kind {
-            "tcp" => self.connect_tcp(name, &said, if to_discovery { self.peer.discovery } else { self.peer.addr }).map(|_| ()),
+            "tcp" => self.connect_transport(name, &said, to_discovery).map(|_| ()),
             "fabric" => {
-                let i = self.connect_tcp(name, &said, self.peer.addr)?;
+                let i = self.connect_transport(name, &said, false)?;
                 self.connect_queue(i, 0, &said, "fabrics/connect/admin", false)
             }
             "admin" => self.connect_admin(name, &said, "fabrics/connect/enable", false),
             "discovery" => self.connect_admin(name, &said, "discovery/connect", true),
             _ => self.connect_io(name, &said),
+        }
+    }
+
+    /// A connection that is up, to the subsystem or to the discovery service.
+    fn connect_transport(&mut self, name: Option<&str>, said: &[Said], discovery: bool) -> Step<usize> {
+        let (to, transport) =
+            if discovery { (self.peer.discovery, self.peer.discovery_transport) } else { (self.peer.addr, self.peer.transport) };
+        match transport {
+            Transport::Tcp => self.connect_tcp(name, said, to),
+            Transport::Rdma => {
+                let i = self.open_pairs(name, said, to)?;
+                self.conns[i].introduction = said.to_vec();
+                Ok(i)
+            }
         }
     }
 
@@ -73,11 +88,9 @@ impl Player<'_> {
         };
         let c = &mut self.conns[i];
         c.seen(p);
-        c.icresp = Some(resp);
         // in use are those that both ends enabled; one enabled unasked is judged elsewhere [TCP-DGST-03, TCP-DGST-11, TCP-DGST-18]
         let asked = |name: &str| own.iter().any(|s| s.name == name && s.value.int().is_ok_and(|n| n != 0));
-        c.digests = Digests { header: resp.hdgst() && asked("hdgst"), data: resp.ddgst() && asked("ddgst") };
-        c.align = (usize::from(resp.cpda()) + 1) * 4;
+        c.agreed(resp, Digests { header: resp.hdgst() && asked("hdgst"), data: resp.ddgst() && asked("ddgst") });
         let record = Val::Record { layout: Some(IcResp::LAYOUT), bytes: resp.as_bytes().to_vec(), beside: Vec::new() };
         self.vars.insert("icresp".into(), record);
         Ok(i)
@@ -114,7 +127,7 @@ impl Player<'_> {
     }
 
     fn connect_admin(&mut self, name: Option<&str>, said: &[Said], judged: &'static str, discovery: bool) -> Step {
-        let i = self.connect_tcp(name, said, if discovery { self.peer.discovery } else { self.peer.addr })?;
+        let i = self.connect_transport(name, said, discovery)?;
         let connect = if discovery { judged } else { "fabrics/connect/admin" };
         self.connect_queue(i, 0, said, connect, discovery)?;
         let cap = Cap::from_bytes(self.property_get(i, Property::CAP, judged)?.to_le_bytes());
@@ -160,7 +173,7 @@ impl Player<'_> {
                 return Err(self.stop(StopKind::Prerequisite(JUDGED), Seen::WrongAnswer, message));
             }
         }
-        let i = self.connect_tcp(name, said, self.peer.addr)?;
+        let i = self.connect_transport(name, said, false)?;
         let qid =
             said.iter().find(|s| s.name == "qid").and_then(|s| s.value.int().ok()).map_or(self.conns[admin].next_qid, |q| q as u16);
         self.connect_queue(i, qid, said, JUDGED, false)?;
@@ -329,6 +342,9 @@ impl Player<'_> {
                 }
                 PduType::CAPSULE_RESP if cqe_of(p).cid().0 == cid => {
                     self.conns[i].seen(p);
+                    if let Some(sent) = self.conns[i].sent.get_mut(&cid).filter(|s| !s.data.is_empty()) {
+                        data = std::mem::take(&mut sent.data);
+                    }
                     break Ok(Outcome { cqe: cqe_of(p), data, resp: Some(p.clone()) });
                 }
                 // a response to an earlier command (an AER, say) waits for whoever expects it
@@ -344,12 +360,12 @@ impl Player<'_> {
 
     fn answer_r2t(&mut self, i: usize, r: &R2t, part: &[u8]) {
         let c = &mut self.conns[i];
-        let most = c.icresp.map_or(usize::MAX, |r| r.maxh2cdata() as usize).max(4);
+        let most = c.icresp().map_or(usize::MAX, |r| r.maxh2cdata() as usize).max(4);
         let pieces = part.chunks(most).count();
         for (k, piece) in part.chunks(most).enumerate() {
             let mut head = typed::<H2cData>(PduType::H2C_DATA).with(|s| s.cccid(r.cccid()).ttag(r.ttag()));
             head.set().datao(r.r2to() + (k * most) as u32).datal(piece.len() as u32).last(k + 1 == pieces);
-            let pdu = Pdu::build(head.as_bytes(), piece.to_vec().into(), c.digests, c.align).seal().to_bytes();
+            let pdu = Pdu::build(head.as_bytes(), piece.to_vec().into(), c.digests(), c.align()).seal().to_bytes();
             c.last_sent.clone_from(&pdu);
             if c.send(&mut *self.net, &pdu).is_err() {
                 return;
