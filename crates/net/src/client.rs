@@ -1,9 +1,11 @@
-//! A blocking driver of the reference host over any [`Network`]: real sockets or the simulated world. One thread, no runtime.
+//! A blocking driver of the reference host over any [`Network`]: real sockets or the simulated world. One thread, no runtime. Over RDMA,
+//! where the settings say so, by the network's NIC.
 //!
 //! What it is: [`nvmf_engine::host::Association`] with its connections opened, fed and closed, and calls that wait for their answer.
 //! What it is not: protocol; every rule is in the engine. `ask` has what users ask for often, `recover` what is done about losses.
 
 mod ask;
+mod rdma;
 mod recover;
 
 use core::fmt;
@@ -21,7 +23,7 @@ use nvmf_wire::{Cid, Qid, Sqe, Status};
 /// Why a call did not give what it was asked for.
 #[derive(Debug)]
 pub enum ClientError {
-    /// No TCP connection.
+    /// No connection.
     Open(OpenError),
     /// The association ended.
     Host(HostError),
@@ -56,7 +58,7 @@ impl fmt::Display for ClientError {
 impl std::error::Error for ClientError {}
 
 impl ClientError {
-    /// True where no NVMe/TCP peer was reached at all: nothing listens, nothing answers, or what answers speaks something else.
+    /// True where no NVMe peer was reached at all: nothing listens, nothing answers, or what answers speaks something else.
     pub fn is_unreachable(&self) -> bool {
         match self {
             Self::Open(_) => true,
@@ -343,8 +345,7 @@ impl<N: Network> HostClient<N> {
         let mut any = false;
         if links.len() > 1 {
             for (q, id) in &links {
-                let got = self.network.receive(*id, now);
-                any |= self.received(*q, got);
+                any |= self.take(*q, *id, now);
             }
         }
         if !any {
@@ -352,10 +353,7 @@ impl<N: Network> HostClient<N> {
             wait = wait.into_iter().chain(until).chain((links.len() > 1).then(|| now + SLICE)).min();
             let wait = wait.unwrap_or(now + Duration::from_secs(1));
             match links.iter().find(|(q, _)| *q == qid).or(links.first()) {
-                Some((q, id)) => {
-                    let got = self.network.receive(*id, wait);
-                    self.received(*q, got);
-                }
+                Some((q, id)) => drop(self.take(*q, *id, wait)),
                 None => self.network.sleep(wait),
             }
         }
@@ -366,7 +364,12 @@ impl<N: Network> HostClient<N> {
         self.settle();
     }
 
-    fn received(&mut self, qid: Qid, got: Received) -> bool {
+    /// Waits until `until` for what comes on a queue's connection; true where something did.
+    fn take(&mut self, qid: Qid, id: LinkId, until: Instant) -> bool {
+        if self.is_over_rdma() {
+            return self.take_rdma(qid, until);
+        }
+        let got = self.network.receive(id, until);
         let now = self.network.now();
         match got {
             Received::Nothing => return false,
@@ -389,6 +392,7 @@ impl<N: Network> HostClient<N> {
             let Some(event) = self.association.poll_event() else { break };
             match event {
                 Event::Open(qid) => self.open(qid),
+                Event::Close { qid, reset } if self.is_over_rdma() => self.end_rdma(qid, reset),
                 Event::Close { qid, reset } => {
                     if let Some(link) = self.links.remove(&qid) {
                         self.network.close(link.id, reset);
@@ -422,6 +426,9 @@ impl<N: Network> HostClient<N> {
     }
 
     fn open(&mut self, qid: Qid) {
+        if self.is_over_rdma() {
+            return self.open_rdma(qid);
+        }
         let patience = self.association.settings().command_patience;
         match self.network.open(self.target, patience) {
             Ok(id) => {
@@ -440,6 +447,9 @@ impl<N: Network> HostClient<N> {
     }
 
     fn send_all(&mut self) {
+        if self.is_over_rdma() {
+            return self.post_all();
+        }
         loop {
             let now = self.network.now();
             let Some((qid, t)) = self.association.poll_transmit(now) else { break };
@@ -467,6 +477,10 @@ impl<N: Network> HostClient<N> {
     }
 
     fn close_all(&mut self) {
+        if self.is_over_rdma() {
+            let all: Vec<Qid> = self.links.keys().copied().collect();
+            return all.into_iter().for_each(|qid| self.end_rdma(qid, false));
+        }
         for link in std::mem::take(&mut self.links).into_values() {
             self.network.close(link.id, false);
         }

@@ -54,6 +54,20 @@ impl Bystander {
         lines
     }
 
+    /// RoCEv2 packets went by: all that there are, with their times in nanoseconds, of connections to `port` or to NVMe's own. Gives
+    /// lines as [`Self::bytes`] does.
+    pub fn packets(&mut self, packets: &[(u64, Bytes)], port: u16) -> Vec<String> {
+        let connections = nvmf_capture::live::roce(packets, port);
+        let mut lines = Vec::new();
+        for connection in connections {
+            let conn = self.connections;
+            self.connections += 1;
+            lines.extend(self.judge(conn, &connection.events));
+            self.judge.forget(conn);
+        }
+        lines
+    }
+
     fn judge(&mut self, conn: usize, events: &[Event]) -> Vec<String> {
         let mut lines = Vec::new();
         for event in events {

@@ -12,12 +12,13 @@ use nvmf_conformance::report::files::Format;
 use nvmf_conformance::suite::Item;
 use nvmf_conformance::{ExitStatus, Expectations, select};
 use nvmf_engine::Reference;
+use nvmf_net::roce::Way;
 use nvmf_spec::Revision;
 
 use crate::list::{self, Row, Scripts};
 use crate::output;
 use crate::session::{self, Plan};
-use crate::values::{Blocks, HostPort, Uuid, nqn, scale, seed};
+use crate::values::{Blocks, HostPort, TransportArg, Uuid, nqn, scale, seed};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,6 +34,8 @@ Examples:
       Some checks; a trace and a pcapng of each in results/, and the reports.
   nvmfspec conformance --target array --expect known.toml --junit junit.xml
       For CI: status 0 as long as nothing goes wrong but what known.toml lists.
+  nvmfspec conformance --target 10.0.0.5 --transport rdma
+      The same over RoCEv2, without an RDMA device: a socket on UDP port 4791.
   nvmfspec conformance --world sim --seed 7 --json a.json
       In the simulated world: the same report every time.
 
@@ -74,9 +77,12 @@ pub struct PeerArgs {
     /// Virtual time and a seed, or the clock and sockets
     #[arg(long, value_enum, default_value_t = WorldArg::Real, value_name = "sim|real")]
     pub world: WorldArg,
-    /// What carries the capsules
-    #[arg(long, value_enum, default_value_t = Transport::Tcp)]
-    pub transport: Transport,
+    /// What carries the capsules. Over RDMA, and without a port, discovery is asked over TCP 8009, then over RDMA 4420
+    #[arg(long, value_enum, default_value_t = TransportArg::Tcp, value_name = "tcp|rdma")]
+    pub transport: TransportArg,
+    /// How RoCEv2 goes out without an RDMA device: udp (port 4791), raw:INTERFACE[:ADDRESS] or qemu:OUR-PORT:ITS-PORT:ADDRESS
+    #[arg(long, value_name = "WAY", default_value = "udp")]
+    pub nic: Way,
     /// The subsystem; all connections then go to --target
     #[arg(long, value_parser = nqn, conflicts_with = "all_subsystems")]
     pub nqn: Option<String>,
@@ -172,12 +178,6 @@ pub enum WorldArg {
     Real,
 }
 
-/// The transports of this build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Transport {
-    Tcp,
-}
-
 /// Classes that --allow takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Allow {
@@ -235,6 +235,8 @@ impl PeerArgs {
         option("target", self.target.as_ref().map(HostPort::to_string));
         option("reference", (self.reference == ReferenceArg::Full).then(|| "full".into()));
         option("world", (self.world == WorldArg::Sim).then(|| "sim".into()));
+        option("transport", (self.transport != TransportArg::Tcp).then(|| self.transport.to_string()));
+        option("nic", (self.nic != Way::Udp).then(|| self.nic.to_string()));
         option("nqn", self.nqn.clone());
         option("hostnqn", self.hostnqn.clone());
         option("hostid", self.hostid.map(|id| id.to_string()));
@@ -270,6 +272,7 @@ mod tests {
             "",
             "--target [::1]:4420 --nqn nqn.2014-08.org.example:a --seed 9",
             "--target h --hostid 00112233-4455-6677-8899-aabbccddeeff --allow-writes 3:5-9 --allow disruptive --allow destructive",
+            "--target 10.9.0.2 --transport rdma --nic qemu:17001:17002:10.9.0.1",
             "--world sim --time-scale 0.25 --spec 1.4 --all-subsystems --connect-as-given",
         ] {
             let read = |line: &str| Only::try_parse_from(std::iter::once("x").chain(line.split_whitespace()).map(str::to_owned));

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use nvmf_conformance::ExitStatus;
-use nvmf_engine::host::{HostError, HostSettings};
+use nvmf_engine::host::{HostError, HostRdmaSettings, HostSettings};
+use nvmf_net::roce::{Line, Way};
 use nvmf_net::{ClientError, HostClient};
 use nvmf_seam::{Network, OpenError};
 use nvmf_spec::{Level, Side};
@@ -21,7 +22,7 @@ use nvmf_wire::tcp::{DISCOVERY_PORT, Digests, IO_PORT};
 
 use crate::bystander::Bystander;
 use crate::output;
-use crate::values::{HostPort, Uuid, millis, nqn};
+use crate::values::{HostPort, TransportArg, Uuid, millis, nqn};
 use discover::{DiscoverArgs, only_subsystem};
 use watch::{Shared, Watched};
 
@@ -37,11 +38,13 @@ Examples:
       Full bring-up, a minute with keep alive, orderly shutdown.
   nvmfspec host connect --target array --exercise --allow-writes 0-16383
       What a host does on a full day, without and with digests, judged by the bystander rules.
+  nvmfspec host connect --target 10.0.0.5 --transport rdma
+      Over RoCEv2, without an RDMA device.
   nvmfspec host read --target array --nsid 1 --lba 0 --blocks 8
   nvmfspec host write --target array --nsid 1 --lba 0 --file image.raw
 
 Without --nqn the only NVM subsystem of the discovery log is taken; where there are several they are listed.
-Exit status: 0 done; 1 a command failed; 2 usage; 3 nothing reached, or what was reached does not speak NVMe/TCP.
+Exit status: 0 done; 1 a command failed; 2 usage; 3 nothing reached, or what was reached does not speak NVMe.
 With --judge also 1 where the controller broke a shall, and 3 where we broke any requirement.";
 
 /// Play a host.
@@ -107,9 +110,15 @@ enum HostCommand {
 /// Whom to talk to, and how.
 #[derive(Args, Debug)]
 struct PeerArgs {
-    /// The controller: HOST or HOST:PORT. Without a port 4420, for discovery 8009 and then 4420
+    /// The controller: HOST or HOST:PORT. Without a port 4420, for discovery 8009 (over TCP) and then 4420
     #[arg(long, value_name = "HOST[:PORT]")]
     target: HostPort,
+    /// What carries the capsules
+    #[arg(long, value_enum, default_value_t = TransportArg::Tcp, value_name = "tcp|rdma")]
+    transport: TransportArg,
+    /// How RoCEv2 goes out without an RDMA device: udp (port 4791), raw:INTERFACE[:ADDRESS] or qemu:OUR-PORT:ITS-PORT:ADDRESS
+    #[arg(long, value_name = "WAY", default_value = "udp")]
+    nic: Way,
     /// The subsystem
     #[arg(long, value_parser = nqn)]
     nqn: Option<String>,
@@ -333,18 +342,24 @@ fn settings(peer: &PeerArgs, subnqn: &str) -> HostSettings {
     settings
 }
 
-/// Connects to the first address and port where something listens.
+/// Connects to the first address and port where something listens. Discovery is asked over TCP first, also before RDMA.
 fn reach(peer: &PeerArgs, ports: &[u16], settings: &HostSettings) -> Result<(Client, SocketAddr), Failure> {
     let given = peer.target.port.map(|p| [p]);
     let mut last = None;
     for port in given.as_ref().map_or(ports, |p| &p[..]) {
         let host = peer.target.host.as_str();
         let found = (host, *port).to_socket_addrs().map_err(|e| Failure::Name(format!("{host}: {e}")))?;
+        let over_tcp = peer.target.port.is_none() && *port == DISCOVERY_PORT;
+        if over_tcp && peer.transport == TransportArg::Rdma && matches!(peer.nic, Way::Qemu { .. }) {
+            // TCP does not go where these frames go.
+            continue;
+        }
+        let transport = if over_tcp { TransportArg::Tcp } else { peer.transport };
         for at in found {
-            match reach_at(peer, at, settings) {
+            match reach_at(peer, at, transport, settings) {
                 Ok(client) => return Ok((client, at)),
-                Err(ClientError::Open(e)) => last = Some((at, e)),
-                Err(e) => return Err(e.into()),
+                Err(Failure::Client(ClientError::Open(e))) => last = Some((at, e)),
+                Err(e) => return Err(e),
             }
         }
     }
@@ -354,6 +369,15 @@ fn reach(peer: &PeerArgs, ports: &[u16], settings: &HostSettings) -> Result<(Cli
     }
 }
 
-fn reach_at(peer: &PeerArgs, at: SocketAddr, settings: &HostSettings) -> Result<Client, ClientError> {
-    HostClient::connect(Watched::new(peer.bystander.clone()), at, settings.clone())
+fn reach_at(peer: &PeerArgs, at: SocketAddr, transport: TransportArg, settings: &HostSettings) -> Result<Client, Failure> {
+    let mut settings = settings.clone();
+    let network = match transport {
+        TransportArg::Tcp => Watched::new(peer.bystander.clone()),
+        TransportArg::Rdma => {
+            settings.rdma = Some(HostRdmaSettings::default());
+            let carrier = peer.nic.open(None, Some(at.ip())).map_err(|e| Failure::Name(e.to_string()))?;
+            Watched::over_rdma(peer.bystander.clone(), Line::new(carrier), at.port())
+        }
+    };
+    Ok(HostClient::connect(network, at, settings)?)
 }

@@ -1,23 +1,26 @@
 //! Where a run takes place: the network that reaches the peer, and the addresses to try.
 //!
 //! Without `--target` the peer is the reference target of this program: on a loopback port in the real world, on a node of the
-//! fabric in the simulated one.
+//! fabric in the simulated one. Over RDMA the player has a software NIC: beside a target of ours at an address of loopback of its own.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nvmf_capture::Transport;
 use nvmf_conformance::ExitStatus;
+use nvmf_conformance::runner::Candidate;
 use nvmf_engine::controller::{ConfigError, Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{RdmaSettings, Reference, TcpSettings};
-use nvmf_fabric::{Sim, SimOptions, SimTarget};
+use nvmf_fabric::{FrameOptions, FrameSim, Sim, SimOptions, SimTarget};
+use nvmf_net::roce::{Line, Way};
 use nvmf_net::target::{Listener, SubsystemConfig};
 use nvmf_net::{EmbeddedTarget, RealNetwork, TargetConfig};
 use nvmf_seam::{Geometry, Network};
 
 use crate::conformance::{PeerArgs, WorldArg};
-use crate::values::HostPort;
+use crate::values::{HostPort, TransportArg};
 
 /// The NQN of the embedded target's subsystem.
 pub const EMBEDDED_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:6e766d66-7370-4563-8000-000000000001";
@@ -34,8 +37,10 @@ pub struct Place {
     pub net: Box<dyn Network>,
     /// More networks like it, for checks that run beside each other; none where only one player moves the world.
     pub more: Option<Maker>,
-    /// Addresses of the peer, in the order in which they are tried.
-    pub candidates: Vec<SocketAddr>,
+    /// What carries the capsules to what is judged.
+    pub transport: Transport,
+    /// Places of the peer, in the order in which they are tried.
+    pub candidates: Vec<Candidate>,
     /// The peer, for a reader.
     pub target: String,
     /// It is our own, where everything is allowed.
@@ -55,48 +60,123 @@ impl Place {
                 let message = "--world sim has one player at a time: --jobs is for the real world";
                 Err((ExitStatus::Usage, message.into()))
             }
-            (WorldArg::Sim, None) => simulated(peer.reference.into(), peer.seed),
-            (WorldArg::Real, Some(target)) => remote(target),
-            (WorldArg::Real, None) => embedded(peer.reference.into()),
+            (WorldArg::Sim, None) => simulated(peer),
+            (WorldArg::Real, Some(target)) => remote(peer, target),
+            (WorldArg::Real, None) => embedded(peer),
         }
     }
 }
 
-fn remote(target: &HostPort) -> Result<Place, (ExitStatus, String)> {
-    let ports = target.port.map_or(PORTS.to_vec(), |port| vec![port]);
-    let found = (target.host.as_str(), 0).to_socket_addrs();
-    let addresses: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
-    if addresses.is_empty() {
-        return Err((ExitStatus::Harness, format!("{target}: no address is known for `{}`", target.host)));
-    }
-    let candidates = ports.iter().flat_map(|port| addresses.iter().map(|a| SocketAddr::new(a.ip(), *port))).collect();
-    let (net, more) = real();
-    Ok(Place { net, more, candidates, target: target.to_string(), embedded: false, _target: None })
+fn over(transport: Transport, addr: SocketAddr) -> Candidate {
+    Candidate { transport, addr }
 }
 
-fn embedded(reference: Reference) -> Result<Place, (ExitStatus, String)> {
-    let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-    let config = TargetConfig {
-        listeners: (0..reference.ports()).map(|_| Listener::new(loopback)).collect(),
-        subsystems: vec![subsystem()],
-        controller: reference.settings(),
-        tcp: tcp_settings(),
-        rdma: RdmaSettings::default(),
-        tap: None,
-        observer: None,
+fn remote(peer: &PeerArgs, target: &HostPort) -> Result<Place, (ExitStatus, String)> {
+    let found = (target.host.as_str(), 0).to_socket_addrs();
+    let addresses: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
+    let Some(first) = addresses.first() else {
+        return Err((ExitStatus::Harness, format!("{target}: no address is known for `{}`", target.host)));
     };
+    let (ports, (net, more)) = match peer.transport {
+        TransportArg::Tcp => {
+            let ports = target.port.map_or(PORTS.to_vec(), |port| vec![port]);
+            (ports.into_iter().map(|port| (Transport::Tcp, port)).collect(), real())
+        }
+        TransportArg::Rdma => {
+            let line = line(&peer.nic, first.ip())?;
+            let net: Box<dyn Network> = Box::new(RealNetwork::default().with_rdma(line));
+            // One NIC has the whole address, so there is no other player beside.
+            (rdma_ports(peer, target), (net, None))
+        }
+    };
+    let candidates =
+        ports.iter().flat_map(|(t, port)| addresses.iter().map(|a| over(*t, SocketAddr::new(a.ip(), *port)))).collect();
+    let transport = match peer.transport {
+        TransportArg::Tcp => Transport::Tcp,
+        TransportArg::Rdma => Transport::Rdma,
+    };
+    Ok(Place { net, more, transport, candidates, target: target.to_string(), embedded: false, _target: None })
+}
+
+/// Discovery is asked over TCP first, where the way to the target carries it.
+fn rdma_ports(peer: &PeerArgs, target: &HostPort) -> Vec<(Transport, u16)> {
+    match target.port {
+        Some(port) => vec![(Transport::Rdma, port)],
+        None if matches!(peer.nic, Way::Qemu { .. }) => vec![(Transport::Rdma, PORTS[1])],
+        None => vec![(Transport::Tcp, PORTS[0]), (Transport::Rdma, PORTS[1])],
+    }
+}
+
+fn line(way: &Way, peer: IpAddr) -> Result<Line, (ExitStatus, String)> {
+    way.open(None, Some(peer)).map(Line::new).map_err(|e| (ExitStatus::Harness, e.to_string()))
+}
+
+fn embedded(peer: &PeerArgs) -> Result<Place, (ExitStatus, String)> {
+    let reference = peer.reference.into();
     let broken = |e: &dyn std::fmt::Display| (ExitStatus::Harness, format!("the embedded target: {e}"));
-    let target = EmbeddedTarget::start(config).map_err(|e| broken(&e))?;
+    let (target, transport, (net, more)) = match peer.transport {
+        TransportArg::Tcp => {
+            let at = SocketAddr::from(([127, 0, 0, 1], 0));
+            let listeners = (0..Reference::ports(reference)).map(|_| Listener::new(at)).collect();
+            (EmbeddedTarget::start(target_config(reference, listeners)).map_err(|e| broken(&e))?, Transport::Tcp, real())
+        }
+        TransportArg::Rdma => {
+            let target = embedded_rdma(reference).map_err(|e| broken(&e))?;
+            let beside = real_rdma(target.address().ip())?;
+            (target, Transport::Rdma, beside)
+        }
+    };
     target.with_hub(|hub| reference.prepare(hub, EMBEDDED_NQN)).map_err(|e| broken(&e))?;
-    let (net, more) = real();
     Ok(Place {
         net,
         more,
-        candidates: vec![target.address()],
+        transport,
+        candidates: vec![over(transport, target.address())],
         target: "embedded reference target".into(),
         embedded: true,
         _target: Some(target),
     })
+}
+
+fn target_config(reference: Reference, listeners: Vec<Listener>) -> TargetConfig {
+    TargetConfig {
+        listeners,
+        subsystems: vec![subsystem()],
+        controller: reference.settings(),
+        tcp: tcp_settings(),
+        rdma: rdma_settings(),
+        tap: None,
+        observer: None,
+    }
+}
+
+/// At the first address of loopback whose port 4791 is free: others may play there too.
+fn embedded_rdma(reference: Reference) -> std::io::Result<EmbeddedTarget> {
+    let mut last = std::io::ErrorKind::AddrInUse.into();
+    for net in 0..=250 {
+        let first = SocketAddr::from(([127, 0, net, 1], PORTS[1]));
+        let listeners = ports(reference, first).map(|(at, _)| Listener::new(at).over_rdma(Way::Udp)).collect();
+        match EmbeddedTarget::start(target_config(reference, listeners)) {
+            Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => last = e,
+            started => return started,
+        }
+    }
+    Err(last)
+}
+
+/// The real network with a NIC that meets `target` from another address of loopback, and more of the kind.
+fn real_rdma(target: IpAddr) -> Result<(Box<dyn Network>, Option<Maker>), (ExitStatus, String)> {
+    let net = RealNetwork::default();
+    let others = net.others();
+    let more = move || -> Box<dyn Network> {
+        let net = others();
+        // Without a NIC the checks say that this world has no RDMA.
+        Box::new(match line(&Way::Udp, target) {
+            Ok(line) => net.with_rdma(line),
+            Err(_) => net,
+        })
+    };
+    Ok((Box::new(net.with_rdma(line(&Way::Udp, target)?)), Some(Box::new(more))))
 }
 
 /// The real network, and more of it by the same clock.
@@ -106,14 +186,28 @@ fn real() -> (Box<dyn Network>, Option<Maker>) {
     (Box::new(net), Some(Box::new(move || Box::new(others()))))
 }
 
-fn simulated(reference: Reference, seed: u64) -> Result<Place, (ExitStatus, String)> {
+fn simulated(peer: &PeerArgs) -> Result<Place, (ExitStatus, String)> {
+    let reference = peer.reference.into();
     let at = SocketAddr::from(([192, 0, 2, 1], PORTS[1]));
-    let hub = hub(reference, at).map_err(|e| (ExitStatus::Harness, format!("the simulated target: {e}")))?;
+    let broken = |e: &dyn std::fmt::Display| (ExitStatus::Harness, format!("the simulated target: {e}"));
+    let (carries, transport) = match peer.transport {
+        TransportArg::Tcp => (PortTransport::Tcp, Transport::Tcp),
+        TransportArg::Rdma => (PortTransport::Rdma(rdma_settings().capsules), Transport::Rdma),
+    };
+    let hub = hub(reference, at, carries).map_err(|e| broken(&e))?;
     let target = SimTarget { hub, tcp: tcp_settings(), listen: ports(reference, at).collect(), tap: None };
+    let net: Box<dyn Network> = match transport {
+        Transport::Rdma => {
+            let options = FrameOptions { rdma: rdma_settings(), ..FrameOptions::default() };
+            Box::new(FrameSim::new(peer.seed, target, options).map_err(|e| broken(&e))?)
+        }
+        Transport::Tcp => Box::new(Sim::new(peer.seed, target, SimOptions::default())),
+    };
     Ok(Place {
-        net: Box::new(Sim::new(seed, target, SimOptions::default())),
+        net,
         more: None,
-        candidates: vec![at],
+        transport,
+        candidates: vec![over(transport, at)],
         target: "simulated reference target".into(),
         embedded: true,
         _target: None,
@@ -126,7 +220,7 @@ fn ports(reference: Reference, first: SocketAddr) -> impl Iterator<Item = (Socke
 }
 
 /// The same subsystem as in the real world.
-fn hub(reference: Reference, at: SocketAddr) -> Result<Hub, ConfigError> {
+fn hub(reference: Reference, at: SocketAddr, transport: PortTransport) -> Result<Hub, ConfigError> {
     let mut hub = Hub::new(reference.settings());
     let SubsystemConfig { nqn, hosts, namespaces } = subsystem();
     hub.add_subsystem(&nqn, hosts)?;
@@ -135,7 +229,7 @@ fn hub(reference: Reference, at: SocketAddr) -> Result<Hub, ConfigError> {
     }
     reference.prepare(&mut hub, &nqn)?;
     for (advertise, id) in ports(reference, at) {
-        hub.add_port(Port { id, advertise, discovery_only: false, transport: PortTransport::Tcp })?;
+        hub.add_port(Port { id, advertise, discovery_only: false, transport })?;
     }
     Ok(hub)
 }
@@ -143,6 +237,11 @@ fn hub(reference: Reference, at: SocketAddr) -> Result<Hub, ConfigError> {
 /// The embedded target waits a second where 30 are allowed, so that the checks that wait for it end soon.
 fn tcp_settings() -> TcpSettings {
     TcpSettings { term_wait: Duration::from_secs(1), connect_patience: Duration::from_secs(1), ..TcpSettings::default() }
+}
+
+/// The same over RDMA.
+fn rdma_settings() -> RdmaSettings {
+    RdmaSettings { connect_patience: Duration::from_secs(1), ..RdmaSettings::default() }
 }
 
 /// Two namespaces in memory, 64 MiB in blocks of 512 bytes and 16 MiB in blocks of 4 KiB.

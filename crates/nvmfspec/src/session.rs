@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime};
 use nvmf_conformance::report::console::Console;
 use nvmf_conformance::report::files::{self, FileError, OutDir};
 use nvmf_conformance::report::{Judged, Report, Wall};
-use nvmf_conformance::runner::{Beside, Candidate, Event, Options, RunError, Runner, Writes};
+use nvmf_conformance::runner::{Beside, Event, Options, RunError, Runner, Writes};
 use nvmf_conformance::suite::{Item, Suite};
 use nvmf_conformance::{CheckResult, Class, ExitStatus, Expectations, Policy, Run, Standing, Summary, select};
 
@@ -106,12 +106,8 @@ fn options(plan: &Plan, peer: &PeerArgs, place: &Place) -> Options {
     let hostid = peer.hostid.or_else(|| uuid_of(peer.hostnqn.as_deref()?)).unwrap_or(HOSTID);
     Options {
         target: place.target.clone(),
-        transport: nvmf_capture::Transport::Tcp,
-        candidates: place
-            .candidates
-            .iter()
-            .map(|addr| Candidate { transport: nvmf_capture::Transport::Tcp, addr: *addr })
-            .collect(),
+        transport: place.transport,
+        candidates: place.candidates.clone(),
         nqn: peer.nqn.clone(),
         all_subsystems: peer.all_subsystems,
         as_given: peer.connect_as_given,

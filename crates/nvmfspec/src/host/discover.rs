@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Client, Failure, PeerArgs, finish, reach, reach_at, settings, show};
 use crate::output;
-use crate::values::millis;
+use crate::values::{TransportArg, millis};
 
 /// What to read, and for how long.
 #[derive(Args, Debug)]
@@ -108,7 +108,7 @@ fn ask(peer: &PeerArgs, service: &Service) -> Result<DiscoveryLog, String> {
     settings.subnqn.clone_from(&service.subnqn);
     settings.kato_ms = 0;
     let told = |e: Failure| e.told().1;
-    let mut client = reach_at(peer, service.at, &settings).map_err(|e| told(e.into()))?;
+    let mut client = reach_at(peer, service.at, TransportArg::Tcp, &settings).map_err(told)?;
     let log = client.discovery_log();
     let ended = client.disconnect();
     let log = log.map_err(|e| told(e.into()))?;

@@ -4,11 +4,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use nvmf_capture::Direction;
 use nvmf_net::RealNetwork;
+use nvmf_net::roce::Line;
+use nvmf_seam::rdma::RdmaNetwork;
 use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError};
 
 use crate::bystander::Bystander;
@@ -17,16 +20,43 @@ use crate::bystander::Bystander;
 pub(super) type Shared = Rc<RefCell<Bystander>>;
 
 /// [`RealNetwork`], seen by a bystander where there is one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watched {
     inner: RealNetwork,
     bystander: Option<Shared>,
     numbers: BTreeMap<LinkId, usize>,
+    /// RoCEv2 packets that went by, with their times in nanoseconds, and the port that they are for.
+    packets: Arc<Mutex<Vec<(u64, Bytes)>>>,
+    port: u16,
 }
+
+/// Most packets that are kept for the rules, which see them at the end.
+const PACKETS: usize = 1 << 20;
 
 impl Watched {
     pub(super) fn new(bystander: Option<Shared>) -> Self {
-        Self { bystander, ..Self::default() }
+        Self::with(RealNetwork::default(), bystander)
+    }
+
+    /// The same with a NIC, to connect to `port`.
+    pub(super) fn over_rdma(bystander: Option<Shared>, mut line: Line, port: u16) -> Self {
+        let packets = Arc::<Mutex<Vec<(u64, Bytes)>>>::default();
+        if bystander.is_some() {
+            let (begin, kept) = (std::time::Instant::now(), packets.clone());
+            line.tap(Box::new(move |packet| {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.len() < PACKETS {
+                    kept.push((begin.elapsed().as_nanos() as u64, Bytes::copy_from_slice(packet)));
+                }
+            }));
+        }
+        let mut watched = Self::with(RealNetwork::default().with_rdma(line), bystander);
+        (watched.packets, watched.port) = (packets, port);
+        watched
+    }
+
+    fn with(inner: RealNetwork, bystander: Option<Shared>) -> Self {
+        Self { inner, bystander, numbers: BTreeMap::new(), packets: Arc::default(), port: 0 }
     }
 
     /// Bytes go by. What they show is told at the end, not here.
@@ -39,6 +69,15 @@ impl Watched {
     fn ended(&mut self, link: LinkId, by: Direction, reset: bool) {
         if let (Some(bystander), Some(conn)) = (&self.bystander, self.numbers.remove(&link)) {
             bystander.borrow_mut().closed(conn, by, self.inner.now().0, reset);
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let packets = std::mem::take(&mut *self.packets.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(bystander) = self.bystander.as_ref().filter(|_| !packets.is_empty()) {
+            bystander.borrow_mut().packets(&packets, self.port);
         }
     }
 }
@@ -84,5 +123,9 @@ impl Network for Watched {
 
     fn sleep(&mut self, until: Instant) {
         self.inner.sleep(until);
+    }
+
+    fn rdma(&mut self) -> Option<&mut dyn RdmaNetwork> {
+        self.inner.rdma()
     }
 }

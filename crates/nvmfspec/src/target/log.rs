@@ -60,7 +60,13 @@ impl Log {
 
     /// The last line, where traffic was judged.
     pub fn end(&self) {
-        if let Some(watch) = self.watch() {
+        if let Some(mut watch) = self.watch() {
+            // Packets are judged together: what a message is for is known once its connection is.
+            let packets = if self.record { self.tape().packets.clone() } else { std::mem::take(&mut self.tape().packets) };
+            if let Some(last) = packets.last() {
+                let findings = watch.bystander.packets(&packets, nvmf_wire::tcp::IO_PORT);
+                self.tell(Instant(last.0), findings);
+            }
             output::print(&format!("{}\n", watch.bystander.summary(nvmf_spec::Side::Controller)));
         }
     }
