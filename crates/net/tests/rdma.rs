@@ -23,10 +23,7 @@ fn target(blocking: bool) -> EmbeddedTarget {
     let start = |net: u8| {
         let at = |port| SocketAddr::from(([127, 1, net, 1], port));
         EmbeddedTarget::start(TargetConfig {
-            listeners: vec![
-                Listener { discovery_only: true, ..Listener::new(at(0)) },
-                Listener::new(at(4420)).over_rdma(Way::Udp),
-            ],
+            listeners: vec![Listener { discovery_only: true, ..Listener::new(at(0)) }, Listener::new(at(4420)).over_rdma(Way::Udp)],
             subsystems: vec![SubsystemConfig {
                 nqn: SUBNQN.into(),
                 hosts: None,

@@ -164,8 +164,11 @@ fn embedded_rdma(reference: Reference) -> std::io::Result<EmbeddedTarget> {
     Err(last)
 }
 
+/// A network, and how to make more of it.
+type Networks = (Box<dyn Network>, Option<Maker>);
+
 /// The real network with a NIC that meets `target` from another address of loopback, and more of the kind.
-fn real_rdma(target: IpAddr) -> Result<(Box<dyn Network>, Option<Maker>), (ExitStatus, String)> {
+fn real_rdma(target: IpAddr) -> Result<Networks, (ExitStatus, String)> {
     let net = RealNetwork::default();
     let others = net.others();
     let more = move || -> Box<dyn Network> {
@@ -180,7 +183,7 @@ fn real_rdma(target: IpAddr) -> Result<(Box<dyn Network>, Option<Maker>), (ExitS
 }
 
 /// The real network, and more of it by the same clock.
-fn real() -> (Box<dyn Network>, Option<Maker>) {
+fn real() -> Networks {
     let net = RealNetwork::default();
     let others = net.others();
     (Box::new(net), Some(Box::new(move || Box::new(others()))))

@@ -328,7 +328,8 @@ impl Options {
                 arguments: &self.rest,
             };
             let status = plan.judge(Duration::from_secs(self.limit_s)).map_err(Trouble::Fail)?;
-            let health = suite::health(&mut guest, &report, self.full);
+            // HSQSIZE is allocated as the REQ has it, so that the page allocator complains whatever the class of the checks
+            let health = suite::health(&mut guest, &report, true);
             health.iter().for_each(|line| println!("lab: {line}"));
             println!(
                 "lab: Linux {} over RDMA: the suite ended with status {status}; report in {}",
