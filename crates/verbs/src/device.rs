@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use rdma_sys::{
 use crate::cm::{Events, Id, What};
 use crate::conn::Conn;
 use crate::pool::Pool;
-use crate::sys::{Channel, Domain, Window, attributes, device_names, name, set_nonblocking};
+use crate::sys::{Channel, Domain, Ready, Window, attributes, device_names, name, set_nonblocking};
 
 /// What a user may choose about a device.
 #[derive(Clone, Debug)]
@@ -112,6 +113,7 @@ pub struct VerbsDevice {
     listeners: Vec<Id>,
     context: Option<Arc<Context>>,
     channel: Events,
+    ready: Ready,
     next: u32,
     events: VecDeque<(QpId, DeviceEvent)>,
 }
@@ -133,6 +135,8 @@ impl VerbsDevice {
             return Err(DeviceError::Other(format!("no RDMA device {}: {there}", settings.name)));
         }
         let channel = Events::new()?;
+        let ready = Ready::new()?;
+        ready.add(channel.fd())?;
         let mut device = Self {
             settings,
             conns: BTreeMap::new(),
@@ -140,6 +144,7 @@ impl VerbsDevice {
             listeners: Vec::new(),
             context: None,
             channel,
+            ready,
             next: 0,
             events: VecDeque::new(),
         };
@@ -153,13 +158,7 @@ impl VerbsDevice {
 
     /// Waits until the device has something, at most this long; true where it has.
     pub fn wait(&self, most: Duration) -> bool {
-        let mut fds: Vec<libc::pollfd> =
-            self.fds().into_iter().map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
-        let ms = most.as_millis().min(i32::MAX as u128) as i32;
-        // Rounded up, so that a driver that waits for a time does not spin through its last millisecond.
-        let ms = if most.subsec_nanos().is_multiple_of(1_000_000) { ms } else { ms.saturating_add(1) };
-        // SAFETY: descriptors that are open, and their number.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) > 0 }
+        self.ready.wait(most)
     }
 
     /// Takes in what the hardware and CM have.
@@ -183,15 +182,6 @@ impl VerbsDevice {
         self.conns.values().map(|c| c.copied).sum()
     }
 
-    fn fds(&self) -> Vec<i32> {
-        let mut fds = vec![self.channel.fd()];
-        if let Some(c) = &self.context {
-            // SAFETY: contexts of librdmacm live as long as the process.
-            fds.extend([c.channel.fd(), unsafe { (*c.verbs).async_fd }]);
-        }
-        fds
-    }
-
     /// The context of a device that an id is on; an error where it is another device than the one that was opened.
     fn enter(&mut self, verbs: *mut ibv_context) -> Result<Arc<Context>, DeviceError> {
         if verbs.is_null() {
@@ -205,6 +195,9 @@ impl VerbsDevice {
             return Err(DeviceError::Other(format!("the address is on the RDMA device {there}, not on {}", self.settings.name)));
         }
         let context = Context::new(verbs, &self.settings)?;
+        self.ready.add(context.channel.fd())?;
+        // SAFETY: contexts of librdmacm live as long as the process.
+        self.ready.add(unsafe { (*verbs).async_fd })?;
         self.context = Some(context.clone());
         Ok(context)
     }
@@ -332,6 +325,13 @@ impl VerbsDevice {
             let all: Vec<QpId> = self.conns.keys().copied().collect();
             all.into_iter().for_each(|qp| self.lost(qp, CmEvent::Removed));
         }
+    }
+}
+
+/// Readable where the device has something.
+impl AsFd for VerbsDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nvmf_seam::rdma::DeviceError;
 use rdma_sys::{
@@ -30,6 +32,47 @@ pub fn set_nonblocking(fd: i32) -> Result<(), DeviceError> {
         flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) == 0
     };
     if done { Ok(()) } else { Err(errno("cannot make a descriptor nonblocking")) }
+}
+
+/// A descriptor that is readable as long as one of several others is.
+pub struct Ready(OwnedFd);
+
+impl Ready {
+    pub fn new() -> Result<Self, DeviceError> {
+        // SAFETY: makes a descriptor, which is ours alone, or says why not.
+        match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
+            fd if fd >= 0 => {
+                // SAFETY: just made.
+                Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+            }
+            _ => Err(errno("cannot make an epoll descriptor")),
+        }
+    }
+
+    /// Looks at `fd` too, which is open as long as it is looked at.
+    pub fn add(&self, fd: i32) -> Result<(), DeviceError> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: both are open, and the structure is read during the call.
+        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
+            0 => Ok(()),
+            _ => Err(errno("cannot watch a descriptor")),
+        }
+    }
+
+    /// Waits until one is readable, at most this long; true where one is.
+    pub fn wait(&self, most: Duration) -> bool {
+        // Rounded up, so that a driver that waits for a time does not spin through its last millisecond.
+        let ms = most.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32;
+        let mut fd = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor that is open.
+        unsafe { libc::poll(&raw mut fd, 1, ms) > 0 }
+    }
+}
+
+impl AsFd for Ready {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Names of the RDMA devices of this machine.
