@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
         what: "Linux's host and target over RDMA, with soft-RoCE in a guest",
         run: || lab_step(&["rdma".into()]),
     },
+    Step { name: "lab-verbs", what: "verbs on the soft-RoCE device of a guest", run: || lab_step(&["verbs".into()]) },
 ];
 
 /// Runs all steps, or those named; the exit status is 1 if one failed.

@@ -31,6 +31,8 @@ pub struct Plan<'a> {
     pub no_kvm: bool,
     /// How many processors it has; the kernel's host makes no more I/O queues than that.
     pub cpus: u8,
+    /// A cpio archive that is unpacked beside the image.
+    pub beside: Option<&'a [u8]>,
 }
 
 /// A guest that answers.
@@ -263,6 +265,19 @@ impl Frames {
     }
 }
 
+/// The initramfs of a guest: that of the image, and what is unpacked beside it. The kernel takes one archive after the other, each from
+/// a multiple of 4 bytes on. [Linux, Documentation/driver-api/early-userspace/buffer-format.rst]
+fn initrd(plan: &Plan<'_>) -> Result<PathBuf, String> {
+    let Some(beside) = plan.beside else { return Ok(plan.image.initrd.clone()) };
+    let path = plan.dir.join("initrd");
+    let fault = |e: std::io::Error| format!("cannot make {}: {e}", path.display());
+    let mut bytes = fs::read(&plan.image.initrd).map_err(fault)?;
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes.extend_from_slice(beside);
+    fs::write(&path, bytes).map_err(fault)?;
+    Ok(path)
+}
+
 fn qemu(plan: &Plan<'_>, accel: &str, [port, discovery_port]: [u16; 2], frames: Frames) -> Result<Command, String> {
     let log = File::create(plan.dir.join(QEMU_LOG)).map_err(|e| format!("cannot write into {}: {e}", plan.dir.display()))?;
     let mut command;
@@ -289,7 +304,7 @@ fn qemu(plan: &Plan<'_>, accel: &str, [port, discovery_port]: [u16; 2], frames: 
         .arg("-kernel")
         .arg(&plan.image.kernel)
         .arg("-initrd")
-        .arg(&plan.image.initrd)
+        .arg(initrd(plan)?)
         .args(["-append", &append])
         .args(["-netdev", &net])
         .args(["-device", "virtio-net-pci,netdev=net0,romfile="])

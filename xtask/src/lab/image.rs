@@ -39,7 +39,7 @@ pub const KERNELS: &[Kernel] = &[Kernel { version: "6.12", suite: "trixie" }, Ke
 const KERNEL_PACKAGE: &str = "linux-image-amd64";
 /// The suite of user space, whatever the kernel.
 const USER_SUITE: &str = "trixie";
-/// Everything in user space: nvme-cli and rdma with the libraries that they load, and busybox for all else.
+/// Everything in user space: nvme-cli, rdma, and the libraries of verbs, with what they load, and busybox for all else.
 const PACKAGES: &[&str] = &[
     "busybox-static",
     "nvme-cli",
@@ -55,6 +55,12 @@ const PACKAGES: &[&str] = &[
     "libbsd0",
     "libmd0",
     "libcap2",
+    "libibverbs1",
+    "ibverbs-providers",
+    "librdmacm1t64",
+    "libnl-3-200",
+    "libnl-route-3-200",
+    "libgcc-s1",
 ];
 /// Loaded at boot, in an order that their dependencies allow.
 const BOOT_MODULES: &[&str] = &[
@@ -70,6 +76,8 @@ const BOOT_MODULES: &[&str] = &[
     "rdma_rxe",
     "nvmet-rdma",
     "nvme-rdma",
+    "ib_uverbs",
+    "rdma_ucm",
 ];
 /// In the guest as `/modules/*.ko`, for those who want them: `insmod /modules/loop.ko`.
 const SPARE_MODULES: &[&str] = &["loop", "brd", "ext4"];
@@ -118,7 +126,7 @@ fn open(image: &Path) -> Result<Image, String> {
 
 /// All that the image is made from except the packages' versions: those are taken when it is made, and stay.
 fn inputs(kernel: Kernel) -> String {
-    format!("image 3\n{kernel:?} {USER_SUITE} {PACKAGES:?}\n{BOOT_MODULES:?} {SPARE_MODULES:?}\n{INIT}\n{TARGET}\n{HOST}\n{WRONG}")
+    format!("image 4\n{kernel:?} {USER_SUITE} {PACKAGES:?}\n{BOOT_MODULES:?} {SPARE_MODULES:?}\n{INIT}\n{TARGET}\n{HOST}\n{WRONG}")
 }
 
 fn is_kernel(deb: &Path) -> bool {
@@ -247,6 +255,7 @@ fn assemble(tree: &Path, image: &Path) -> Result<String, String> {
     archive.file("usr/bin/rdma", 0o755, &read(&tree.join("usr/bin/rdma"))?);
     archive.link("lib64", "usr/lib64");
     add_libraries(&mut archive, tree)?;
+    add_provider(&mut archive, tree)?;
     add_modules(&mut archive, tree, &release)?;
     write(&image.join("initrd"), &archive.finish())?;
     Ok(release)
@@ -268,6 +277,18 @@ fn add_libraries(archive: &mut Archive, tree: &Path) -> Result<(), String> {
             } else if path.is_file() {
                 archive.file(&inside, 0o755, &read(&path)?);
             }
+        }
+    }
+    Ok(())
+}
+
+/// What libibverbs loads for soft-RoCE.
+fn add_provider(archive: &mut Archive, tree: &Path) -> Result<(), String> {
+    archive.file("etc/libibverbs.d/rxe.driver", 0o644, &read(&tree.join("etc/libibverbs.d/rxe.driver"))?);
+    let folder = "usr/lib/x86_64-linux-gnu/libibverbs";
+    for path in files_in(&tree.join(folder))? {
+        if let Some(name) = path.file_name().and_then(|n| n.to_str()).filter(|n| n.starts_with("librxe")) {
+            archive.file(&format!("{folder}/{name}"), 0o755, &read(&path)?);
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ mod cpio;
 mod guest;
 mod host;
 mod image;
+mod inside;
 mod klog;
 mod machine;
 mod modules;
@@ -35,6 +36,7 @@ cargo xtask lab [COMMAND] [OPTIONS] [-- ARGS]
   rdma           boot a guest with soft-RoCE: its kernel's host uses our target over RDMA, then the suite judges its kernel's target
                  over RDMA, without an RDMA device on this side; ARGS go to `nvmfspec conformance`, and choose checks: then
                  only that
+  verbs          boot a guest with soft-RoCE and run the tests of crates/verbs inside it, over libibverbs
   faults         let the kernel's host meet one wrong target after the other (xtask/lab/host.fault) and tell what it does;
                  ARGS choose some, e.g. `cargo xtask lab faults -- r2t-nothing`
   build          only make the guest, from Debian packages; done once, kept until its inputs change
@@ -126,7 +128,9 @@ impl Options {
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
             match arg.as_str() {
-                "run" | "host" | "rdma" | "faults" | "build" | "up" | "down" | "help" if first => options.command.clone_from(arg),
+                "run" | "host" | "rdma" | "verbs" | "faults" | "build" | "up" | "down" | "help" if first => {
+                    options.command.clone_from(arg)
+                }
                 "-h" | "--help" => options.command = "help".into(),
                 "--dir" => options.dir = std::path::absolute(value()?).map_err(|e| e.to_string())?,
                 "--limit" => {
@@ -169,6 +173,7 @@ impl Options {
             "exec" => self.exec(),
             "host" => self.serve(),
             "rdma" => self.over_rdma(),
+            "verbs" => self.inside(),
             "faults" => self.meet_faults(),
             "down" => {
                 guest::stop(&self.up_dir()).map_err(Trouble::Fail)?;
@@ -194,10 +199,10 @@ impl Options {
         self.dir.join("up")
     }
 
-    fn boot(&self, kernel: Kernel, dir: PathBuf, limit_s: u64, cpus: u8) -> Result<Guest, Trouble> {
+    fn boot(&self, kernel: Kernel, dir: PathBuf, limit_s: u64, cpus: u8, beside: Option<&[u8]>) -> Result<Guest, Trouble> {
         let image = self.image(kernel)?;
         let started = Instant::now();
-        let plan = Plan { image: &image, dir, limit_s, detached: self.detach, no_kvm: self.no_kvm, cpus };
+        let plan = Plan { image: &image, dir, limit_s, detached: self.detach, no_kvm: self.no_kvm, cpus, beside };
         let guest = Guest::boot(&plan).map_err(Trouble::Fail)?;
         println!(
             "lab: Linux {} ({}) answers on 127.0.0.1:{} (discovery on {}) after {:.1} s",
@@ -215,7 +220,7 @@ impl Options {
         if guest::is_up(&dir) {
             return Err(Trouble::Fail("a guest is up already: `cargo xtask lab down` ends it".into()));
         }
-        let guest = self.boot(self.kernel.unwrap_or(image::KERNELS[0]), dir, 0, CPUS)?;
+        let guest = self.boot(self.kernel.unwrap_or(image::KERNELS[0]), dir, 0, CPUS, None)?;
         let description = self.dir.join("guest.json");
         let json = format!(
             "{{ \"pid\": {}, \"port\": {}, \"discovery_port\": {}, \"frames\": {{ \"ours\": {}, \"guest\": {} }}, \
@@ -265,7 +270,7 @@ impl Options {
     fn judge_kernel(&self, program: &Path, kernel: Kernel) -> Result<u8, Trouble> {
         let dir = self.dir.join("run");
         let _lock = lock(&dir)?;
-        let mut guest = self.boot(kernel, dir, self.limit_s + 600, CPUS)?;
+        let mut guest = self.boot(kernel, dir, self.limit_s + 600, CPUS, None)?;
         let report = self.dir.join(format!("report-{}", kernel.version));
         let kmsg = guest.dir().join(guest::KMSG);
         let (port, full) = (guest.port, self.full);
@@ -293,7 +298,7 @@ impl Options {
         for kernel in self.kernels() {
             let dir = self.dir.join("run-host");
             let _lock = lock(&dir)?;
-            let mut guest = self.boot(kernel, dir, self.limit_s + 600, HOST_CPUS)?;
+            let mut guest = self.boot(kernel, dir, self.limit_s + 600, HOST_CPUS, None)?;
             good &= self.served(&program, &mut guest, kernel, extent, HOST_CPUS);
         }
         Ok(u8::from(!good))
@@ -306,7 +311,7 @@ impl Options {
         for kernel in self.kernels() {
             let dir = self.dir.join("run-rdma");
             let _lock = lock(&dir)?;
-            let mut guest = self.boot(kernel, dir, self.limit_s + 600, RDMA_CPUS)?;
+            let mut guest = self.boot(kernel, dir, self.limit_s + 600, RDMA_CPUS, None)?;
             let reach = host::Reach::Rdma(guest.frames);
             // arguments choose checks: who gives some is after these
             let served = !self.rest.is_empty() || {
@@ -342,6 +347,20 @@ impl Options {
         Ok(worst)
     }
 
+    /// `crates/verbs` on the soft-RoCE device of each guest.
+    fn inside(&self) -> Result<u8, Trouble> {
+        let archive = inside::archive()?;
+        let mut good = true;
+        for kernel in self.kernels() {
+            let dir = self.dir.join("run-verbs");
+            let _lock = lock(&dir)?;
+            let guest = self.boot(kernel, dir, self.limit_s + 600, CPUS, Some(&archive))?;
+            good &= inside::run(&guest).map_err(Trouble::Fail)?;
+        }
+        println!("lab: verbs on soft-RoCE in the guest: {}", if good { "all well" } else { "FAILED" });
+        Ok(u8::from(!good))
+    }
+
     /// Each guest's host against one wrong target after the other.
     fn meet_faults(&self) -> Result<u8, Trouble> {
         let program = cmd::nvmfspec().map_err(Trouble::Fail)?;
@@ -350,7 +369,7 @@ impl Options {
             let dir = self.dir.join("run-faults");
             let _lock = lock(&dir)?;
             self.image(kernel)?;
-            let boot = || self.boot(kernel, dir.clone(), 0, CPUS).map_err(|e| e.to_string());
+            let boot = || self.boot(kernel, dir.clone(), 0, CPUS, None).map_err(|e| e.to_string());
             let report = self.dir.join(format!("report-faults-{}", kernel.version));
             good &= host::faults::run(&boot, &program, &report, &self.rest).map_err(Trouble::Fail)?;
         }
