@@ -394,6 +394,8 @@ pub struct Fault {
     pub id: String,
     /// What is wrong with this peer.
     pub says: String,
+    /// The transport that it is played over, where its rules do not tell.
+    pub over: Option<Transport>,
     /// Requirements broken.
     pub breaks: Vec<Spanned<String>>,
     /// Checks that have to fail.

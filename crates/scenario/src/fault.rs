@@ -5,6 +5,7 @@ mod roce;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use nvmf_capture::Transport;
 use nvmf_seam::{Side, Tap, TapOutput};
 use nvmf_wire::tcp::{CapsuleResp, Digests, Pdu, PduType};
 use nvmf_wire::{CommandKind, Cqe, Layout, Status};
@@ -121,7 +122,8 @@ enum Kept {
 
 /// Whether a fault is about packets of RoCEv2, so that only a world with RDMA shows it.
 pub fn is_of_rdma(fault: &Fault) -> bool {
-    fault.rules.iter().any(|rule| rule.pdu != "any" && crate::roce::is_name(&rule.pdu))
+    let over = |rule: &Rule| rule.pdu != "any" && crate::roce::is_name(&rule.pdu);
+    fault.over == Some(Transport::Rdma) || fault.rules.iter().any(over)
 }
 
 /// The first field that a `set` of `fault` names and no PDU of its rule can have: such a rule would change nothing, without a word.

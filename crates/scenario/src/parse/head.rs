@@ -102,12 +102,7 @@ fn check(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result
             }
             "over" => {
                 c.eat("over");
-                let here = c.clone();
-                k.over = Some(match c.word("tcp or rdma")?.as_str() {
-                    "tcp" => Transport::Tcp,
-                    "rdma" => Transport::Rdma,
-                    _ => return Err(here.fault("tcp or rdma")),
-                });
+                k.over = Some(transport(&mut c)?);
             }
             "alone" => {
                 c.eat("alone");
@@ -179,16 +174,18 @@ fn cases(lines: &[Line<'_>], at: &mut usize, indent: usize) -> Result<Vec<Case>,
 }
 
 fn fault(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result<FaultScript, Fault> {
-    let mut f = FaultScript { id, says: String::new(), breaks: Vec::new(), fails: Vec::new(), rules: Vec::new(), place };
+    let mut f =
+        FaultScript { id, says: String::new(), over: None, breaks: Vec::new(), fails: Vec::new(), rules: Vec::new(), place };
     while let Some(line) = lines.get(*at).filter(|l| l.indent > 0) {
         let mut c = Cursor::new(line);
         let here = c.clone();
-        match c.word("says, breaks, fails or on")?.as_str() {
+        match c.word("says, over, breaks, fails or on")?.as_str() {
             "says" => f.says = c.text()?,
+            "over" => f.over = Some(transport(&mut c)?),
             "breaks" => f.breaks.extend(ids(&mut c, "a requirement id")?),
             "fails" => f.fails.extend(ids(&mut c, "the id of a check")?),
             "on" => f.rules.push(rule(&mut c, here.place())?),
-            _ => return Err(here.fault("says, breaks, fails or on")),
+            _ => return Err(here.fault("says, over, breaks, fails or on")),
         }
         c.end()?;
         *at += 1;
@@ -230,6 +227,15 @@ fn rule(c: &mut Cursor<'_>, place: Place) -> Result<Rule, Fault> {
         }
     }
     Ok(Rule { from_controller, pdu, command, conds, nth, actions, place })
+}
+
+fn transport(c: &mut Cursor<'_>) -> Result<Transport, Fault> {
+    let here = c.clone();
+    match c.word("tcp or rdma")?.as_str() {
+        "tcp" => Ok(Transport::Tcp),
+        "rdma" => Ok(Transport::Rdma),
+        _ => Err(here.fault("tcp or rdma")),
+    }
 }
 
 /// A PDU, or a packet of RoCEv2.
