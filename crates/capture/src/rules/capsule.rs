@@ -2,6 +2,7 @@
 
 use nvmf_spec::{Side, req};
 use nvmf_wire::connect::{Connect, ConnectData};
+use nvmf_wire::sgl::{SglKeyed, SglType};
 use nvmf_wire::sqe::FabricsType;
 use nvmf_wire::tcp::ADMIN_IN_CAPSULE;
 use nvmf_wire::{Qid, Sqe};
@@ -86,8 +87,12 @@ fn reserved(state: &State, sqe: &Sqe, who: Said, out: &mut Out) {
     if !known {
         return;
     }
-    // Of admin and I/O commands MPTR is judged above, by its own requirement, and SGL1 below.
-    let judged = |at: usize| sqe.fctype().is_some() || !(16..40).contains(&at);
+    // Of admin and I/O commands MPTR is judged above, by its own requirement, and SGL1 below. Over RDMA every Fabrics command has a
+    // keyed descriptor, and one of no bytes says nothing where SGL1 is reserved. [RDMA-SGL-05]
+    let none = SglKeyed::from_bytes(*sqe.sgl1().as_bytes());
+    let keyed = none.kind() == SglType::KEYED_DATA_BLOCK && none.len() == 0;
+    let own = |at: usize| (24..40).contains(&at) && keyed;
+    let judged = |at: usize| if sqe.fctype().is_some() { !own(at) } else { !(16..40).contains(&at) };
     let hit = super::reserved(layout).iter().zip(bytes).enumerate().find(|(at, (m, b))| *m & *b != 0 && judged(*at));
     let Some((at, _)) = hit else { return };
     let value = bytes.get(at).copied().unwrap_or(0);
