@@ -24,7 +24,9 @@ static SKIPPED: LazyLock<Vec<String>> = LazyLock::new(|| {
     with(&run, &[Verdict::Skip]).into_iter().filter(|id| !of(id).is_of_tcp()).collect()
 });
 /// For each fault what failed, with cases, and where the harness broke.
-static OUTCOMES: LazyLock<Vec<(&SuiteFault, BTreeSet<String>, BTreeSet<String>)>> = LazyLock::new(judge_all);
+static OUTCOMES: LazyLock<Vec<Outcome>> = LazyLock::new(judge_all);
+
+type Outcome = (&'static SuiteFault, BTreeSet<String>, BTreeSet<String>);
 
 fn judge(reference: Reference, filters: Vec<String>, fault: Option<&SuiteFault>) -> Result<Run, String> {
     rdma::judge(&SUITE, reference, filters, SEED, fault.map(|f| &f.script))
@@ -53,7 +55,7 @@ fn wrong(run: &Run) -> Vec<String> {
 }
 
 /// Each fault in a world of its own: against the plain reference target, and what that skips against the full one.
-fn judge_all() -> Vec<(&'static SuiteFault, BTreeSet<String>, BTreeSet<String>)> {
+fn judge_all() -> Vec<Outcome> {
     let faults: Vec<&'static SuiteFault> = SUITE.faults().filter(|f| is_of_rdma(&f.script)).collect();
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
