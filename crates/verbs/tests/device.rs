@@ -14,7 +14,8 @@ use nvmf_seam::rdma::{
 use nvmf_seam::{Head, Instant};
 use nvmf_verbs::{Settings, VerbsDevice};
 
-const PORT: u16 = 4420;
+/// Not that of a kernel's target, which may be there too.
+const PORT: u16 = 14_420;
 const NOW: Instant = Instant::START;
 const PATIENCE: Duration = Duration::from_secs(20);
 

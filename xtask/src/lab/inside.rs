@@ -31,7 +31,7 @@ pub fn archive() -> Result<Vec<u8>, Trouble> {
 
 /// Runs the tests of the crate in the guest; what they printed, and whether all is well.
 pub fn run(guest: &Guest) -> Result<bool, String> {
-    let line = format!("NVMF_VERBS={DEVICE}@{INSIDE} /{PROGRAM} --nocapture --test-threads 1");
+    let line = format!("NVMF_VERBS={DEVICE}@{INSIDE} timeout 90 /{PROGRAM} --nocapture --test-threads 1");
     let (status, printed) = guest::exec(guest.dir(), &line, PATIENCE)?;
     print!("{printed}");
     // A run that skipped all would pass, too.
