@@ -80,7 +80,8 @@ pub struct PeerArgs {
     /// What carries the capsules. Over RDMA, and without a port, discovery is asked over TCP 8009, then over RDMA 4420
     #[arg(long, value_enum, default_value_t = TransportArg::Tcp, value_name = "tcp|rdma")]
     pub transport: TransportArg,
-    /// How RoCEv2 goes out without an RDMA device: udp (port 4791), raw:INTERFACE[:ADDRESS] or qemu:OUR-PORT:ITS-PORT:ADDRESS
+    /// How RoCEv2 goes out without an RDMA device: udp (port 4791), raw:INTERFACE, raw:INTERFACE:ADDRESS or
+    /// qemu:OUR-PORT:ITS-PORT:ADDRESS
     #[arg(long, value_name = "WAY", default_value = "udp")]
     pub nic: Way,
     /// The subsystem; all connections then go to --target

@@ -116,7 +116,8 @@ struct PeerArgs {
     /// What carries the capsules
     #[arg(long, value_enum, default_value_t = TransportArg::Tcp, value_name = "tcp|rdma")]
     transport: TransportArg,
-    /// How RoCEv2 goes out without an RDMA device: udp (port 4791), raw:INTERFACE[:ADDRESS] or qemu:OUR-PORT:ITS-PORT:ADDRESS
+    /// How RoCEv2 goes out without an RDMA device: udp (port 4791), raw:INTERFACE, raw:INTERFACE:ADDRESS or
+    /// qemu:OUR-PORT:ITS-PORT:ADDRESS
     #[arg(long, value_name = "WAY", default_value = "udp")]
     nic: Way,
     /// The subsystem

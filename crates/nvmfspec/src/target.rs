@@ -46,7 +46,7 @@ pub struct TargetArgs {
     /// Over what at each --listen: tcp, rdma or tcp,rdma
     #[arg(long, value_name = "WHAT", default_value = "tcp", value_delimiter = ',')]
     transport: Vec<TransportArg>,
-    /// How RoCEv2 goes out without an RDMA device: udp (port 4791 of the address), raw:INTERFACE[:ADDRESS] or
+    /// How RoCEv2 goes out without an RDMA device: udp (port 4791 of the address), raw:INTERFACE, raw:INTERFACE:ADDRESS or
     /// qemu:OUR-PORT:ITS-PORT:ADDRESS
     #[arg(long, value_name = "WAY", default_value = "udp")]
     nic: Way,
