@@ -1,8 +1,8 @@
 //! One queue of a controller, whatever carries it: slots of the submission queue, commands and their states, store requests, and what
 //! queue and hub tell each other. It knows no PDU and no work request.
 //!
-//! [`Core`] is the entry. A transport's connection owns one, hands it command capsules ([`Core::submit`]), messages of the hub and ends of
-//! store requests, and is asked through its [`Binding`] for what transports do differently: where a command's data lies, how it is
+//! `Core` is the entry. A transport's connection owns one, hands it command capsules (`Core::submit`), messages of the hub and ends of
+//! store requests, and is asked through its `Binding` for what transports do differently: where a command's data lies, how it is
 //! fetched from the host, and how a command ends. The neighbours: `capsule` (slots), `command` (states, from capsule to data), `plan` (may
 //! this command be), `perform` (what it does), `fused` (two that belong together), `data` (the pieces of what came).
 
