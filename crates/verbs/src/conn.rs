@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use nvmf_seam::Head;
-use nvmf_seam::rdma::{Access, Completion, DeviceError, Done, Memory, Remote, Rkey, Work, WorkError, WorkId};
+use nvmf_seam::rdma::{Access, Completion, DeviceError, Done, Memory, QpId, Remote, Rkey, Work, WorkError, WorkId};
 use rdma_sys::{
     bind_mw_t, ibv_access_flags, ibv_mw_bind_info, ibv_poll_cq, ibv_post_recv, ibv_post_send, ibv_qp_init_attr, ibv_qp_type,
     ibv_recv_wr, ibv_req_notify_cq, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wc, ibv_wc_flags, ibv_wc_status as status,
@@ -87,9 +87,9 @@ impl Conn {
     }
 
     /// Makes the queue pair, once the id is on a device, and posts what waited for it.
-    pub fn make_pair(&mut self, context: &Arc<Context>) -> Result<(), DeviceError> {
+    pub fn make_pair(&mut self, context: &Arc<Context>, qp: QpId) -> Result<(), DeviceError> {
         let depth = context.limits.work;
-        let cq = Cq::new(context.verbs, (depth * 2).min(context.max_cqe) as i32, &context.channel)?;
+        let cq = Cq::new(context.verbs, (depth * 2).min(context.max_cqe) as i32, &context.channel, qp.0)?;
         // SAFETY: a structure of numbers and pointers; all that matters is set.
         let mut attr: ibv_qp_init_attr = unsafe { mem::zeroed() };
         attr.send_cq = cq.0;

@@ -9,10 +9,7 @@ use std::time::Duration;
 
 use nvmf_seam::Instant;
 use nvmf_seam::rdma::{Accept, Accepted, Ask, CmEvent, Device, DeviceError, DeviceEvent, Limits, Memory, QpId, Rkey, Work};
-use rdma_sys::{
-    ibv_ack_async_event, ibv_ack_cq_events, ibv_async_event, ibv_context, ibv_device_cap_flags, ibv_event_type,
-    ibv_get_async_event, ibv_get_cq_event,
-};
+use rdma_sys::{ibv_ack_async_event, ibv_async_event, ibv_context, ibv_device_cap_flags, ibv_event_type, ibv_get_async_event};
 
 use crate::cm::{Events, Id, What};
 use crate::conn::Conn;
@@ -166,9 +163,8 @@ impl VerbsDevice {
         while let Some(told) = self.channel.next() {
             self.told(told.id, told.what);
         }
-        self.rearm();
-        let all: Vec<QpId> = self.conns.keys().copied().collect();
-        for qp in all {
+        // A queue is armed before it is emptied: one that is not told of has nothing.
+        while let Some(qp) = self.context.as_ref().and_then(|c| c.channel.next()).map(QpId) {
             if let Some(conn) = self.conns.get_mut(&qp) {
                 conn.poll();
             }
@@ -281,32 +277,20 @@ impl VerbsDevice {
         let verbs = self.conns.get(&qp).map_or(ptr::null_mut(), |c| c.id.context());
         let context = self.enter(verbs)?;
         let (Some(conn), Some(ask)) = (self.conns.get_mut(&qp), self.asks.get(&qp)) else { return Err(DeviceError::State) };
-        conn.make_pair(&context)?;
+        conn.make_pair(&context, qp)?;
         if conn.id.connect(ask) { Ok(()) } else { Err(DeviceError::State) }
     }
 
     fn requested(&mut self, mut conn: Conn, asked: nvmf_seam::rdma::Asked) {
-        let made = self.enter(conn.id.context()).and_then(|context| conn.make_pair(&context));
+        let qp = self.number();
+        let made = self.enter(conn.id.context()).and_then(|context| conn.make_pair(&context, qp));
         if made.is_err() {
             // Not our device, or nothing left of it: refused without private data.
             conn.id.reject(&[]);
             return;
         }
-        let qp = self.number();
         self.conns.insert(qp, conn);
         self.say(qp, CmEvent::Request(asked));
-    }
-
-    /// Acknowledges what the completion channel told; the queues are looked at anyway.
-    fn rearm(&mut self) {
-        let Some(context) = &self.context else { return };
-        let (mut cq, mut user) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: a valid channel; a queue that it tells of exists, as queues are destroyed by us alone and with all events acknowledged.
-        unsafe {
-            while ibv_get_cq_event(context.channel.0, &raw mut cq, &raw mut user) == 0 {
-                ibv_ack_cq_events(cq, 1);
-            }
-        }
     }
 
     /// A device that failed takes all its connections with it.

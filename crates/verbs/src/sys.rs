@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use nvmf_seam::rdma::DeviceError;
 use rdma_sys::{
-    ibv_access_flags, ibv_alloc_mw, ibv_alloc_pd, ibv_comp_channel, ibv_context, ibv_cq, ibv_create_comp_channel, ibv_create_cq,
-    ibv_dealloc_mw, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_comp_channel, ibv_destroy_cq, ibv_device_attr, ibv_free_device_list,
-    ibv_get_device_list, ibv_get_device_name, ibv_inc_rkey, ibv_mr, ibv_mw, ibv_mw_type, ibv_pd, ibv_query_device, ibv_reg_mr,
+    ibv_access_flags, ibv_ack_cq_events, ibv_alloc_mw, ibv_alloc_pd, ibv_comp_channel, ibv_context, ibv_cq,
+    ibv_create_comp_channel, ibv_create_cq, ibv_dealloc_mw, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_comp_channel, ibv_destroy_cq,
+    ibv_device_attr, ibv_free_device_list, ibv_get_cq_event, ibv_get_device_list, ibv_get_device_name, ibv_inc_rkey, ibv_mr,
+    ibv_mw, ibv_mw_type, ibv_pd, ibv_query_device, ibv_reg_mr,
 };
 
 /// The error that C left in errno.
@@ -250,6 +251,19 @@ impl Channel {
         // SAFETY: valid until drop.
         unsafe { (*self.0).fd }
     }
+
+    /// The number of a queue that has something, until `None`.
+    pub fn next(&self) -> Option<u32> {
+        let (mut cq, mut number) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: a valid channel; a queue that it tells of exists, as queues are destroyed by us alone and with all events acknowledged.
+        unsafe {
+            if ibv_get_cq_event(self.0, &raw mut cq, &raw mut number) != 0 {
+                return None;
+            }
+            ibv_ack_cq_events(cq, 1);
+        }
+        Some(number.addr() as u32)
+    }
 }
 
 impl Drop for Channel {
@@ -263,9 +277,11 @@ impl Drop for Channel {
 pub struct Cq(pub *mut ibv_cq);
 
 impl Cq {
-    pub fn new(context: *mut ibv_context, entries: i32, channel: &Channel) -> Result<Self, DeviceError> {
-        // SAFETY: context and channel are valid, and outlive the queue.
-        let cq = unsafe { ibv_create_cq(context, entries, ptr::null_mut(), channel.0, 0) };
+    /// A queue that is told of by `number`.
+    pub fn new(context: *mut ibv_context, entries: i32, channel: &Channel, number: u32) -> Result<Self, DeviceError> {
+        let number = ptr::without_provenance_mut(number as usize);
+        // SAFETY: context and channel are valid, and outlive the queue; what it is told of by is a number, and never followed.
+        let cq = unsafe { ibv_create_cq(context, entries, number, channel.0, 0) };
         if cq.is_null() { Err(errno(&format!("cannot make a completion queue of {entries}"))) } else { Ok(Self(cq)) }
     }
 }
