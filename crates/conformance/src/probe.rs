@@ -9,10 +9,10 @@ use nvmf_scenario::ast::{Script, Stmt};
 use nvmf_scenario::parse;
 use nvmf_scenario::player::{Peer, Played, Player, Seen};
 use nvmf_scenario::value::Val;
-use nvmf_seam::rdma::{Ask, Pd, RdmaOpenError};
+use nvmf_seam::rdma::{Ask, RdmaOpenError};
 use nvmf_seam::{Network, OpenError};
 use nvmf_wire::cm::RejReason;
-use nvmf_wire::log::{DiscoveryEntry, DiscoveryHeader};
+use nvmf_wire::log::{DiscoveryEntry, DiscoveryHeader, TransportType};
 use nvmf_wire::property::Cap;
 use nvmf_wire::rdma::RdmaRequest;
 use nvmf_wire::{Cntlid, Structure, Value, ZeroBased16};
@@ -108,15 +108,7 @@ pub fn answers(net: &mut dyn Network, c: &Candidate, time_scale: f64) -> Result<
 /// A REQ for an Admin Queue.
 fn asking() -> Ask {
     let request = RdmaRequest::new().with(|s| s.hrqsize(32).hsqsize(ZeroBased16(31)));
-    Ask {
-        private: bytes::Bytes::copy_from_slice(request.as_bytes()),
-        responder_resources: 16,
-        initiator_depth: 0,
-        retry_count: 7,
-        rnr_retry_count: 7,
-        flow_control: true,
-        pd: Pd(0),
-    }
+    Ask::new(bytes::Bytes::copy_from_slice(request.as_bytes()))
 }
 
 /// Fails where what listens there does not answer an ICReq. Over RDMA the REQ was answered already.
@@ -176,9 +168,9 @@ pub fn discover(net: &mut dyn Network, peer: &Peer, transport: Transport, as_giv
                 Value::Int(_) => String::new(),
             })
         };
-        // TRTYPE 3 is TCP and 1 RDMA, SUBTYPE 2 an NVM subsystem [Base 2.0, Figure 264]
-        let trtype = if transport == Transport::Rdma { 1 } else { 3 };
-        if number("trtype") != Some(trtype) || number("subtype") != Some(2) {
+        // SUBTYPE 2 is an NVM subsystem [Base 2.0, Figure 264]
+        let trtype = if transport == Transport::Rdma { TransportType::RDMA } else { TransportType::TCP };
+        if number("trtype") != Some(trtype.0.into()) || number("subtype") != Some(2) {
             continue;
         }
         let nqn = text("subnqn").split('\0').next().unwrap_or("").to_owned();

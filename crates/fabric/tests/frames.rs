@@ -10,7 +10,7 @@ use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{ControllerSettings, RdmaCapsules, TcpSettings};
 use nvmf_fabric::lan::SwitchSettings;
 use nvmf_fabric::{FrameOptions, FrameSim, SimTarget, TapFactory};
-use nvmf_seam::rdma::{Ask, Happening, Pd, RdmaNetwork, RdmaOpenError};
+use nvmf_seam::rdma::{Ask, Happening, RdmaNetwork, RdmaOpenError};
 use nvmf_seam::store::Geometry;
 use nvmf_seam::{Instant, Network, OpenError, Received, Side, Tap, TapOutput};
 use nvmf_wire::ZeroBased16;
@@ -37,15 +37,7 @@ fn target(ip: &str, tap: Option<TapFactory>) -> SimTarget {
 
 fn ask() -> Ask {
     let private = RdmaRequest::new().with(|s| s.hrqsize(32).hsqsize(ZeroBased16(31)));
-    Ask {
-        private: Bytes::copy_from_slice(private.as_bytes()),
-        responder_resources: 4,
-        initiator_depth: 0,
-        retry_count: 7,
-        rnr_retry_count: 7,
-        flow_control: true,
-        pd: Pd(0),
-    }
+    Ask { responder_resources: 4, ..Ask::new(Bytes::copy_from_slice(private.as_bytes())) }
 }
 
 fn sim(ip: &str, seed: u64) -> FrameSim {

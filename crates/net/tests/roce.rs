@@ -240,15 +240,7 @@ mod nics {
         let mut ends = lines.map(End::new);
         ends[1].nic.listen(4420).expect("a free port");
         let to = SocketAddr::new(ends[1].line.address(), 4420);
-        let ask = Ask {
-            private: Bytes::new(),
-            responder_resources: 4,
-            initiator_depth: 4,
-            retry_count: 7,
-            rnr_retry_count: 7,
-            flow_control: true,
-            pd: Pd(1),
-        };
+        let ask = Ask { responder_resources: 4, initiator_depth: 4, pd: Pd(1), ..Ask::new(Bytes::new()) };
         let start = Instant::START;
         let first = ends[0].nic.connect(start, to, &ask).expect("a connection");
         let bytes: Bytes = (0..1_000_003).map(|n| (n % 241) as u8).collect();

@@ -170,17 +170,9 @@ impl Pair {
         b.filter(|_| up == [true; 2]).map(|b| (a, b))
     }
 
-    /// What a host of NVMe/RDMA asks for: no READs of its own, and 16 of the other side.
+    /// Asks for READs in both directions, 16 at a time.
     pub fn ask() -> Ask {
-        Ask {
-            private: Bytes::new(),
-            responder_resources: 16,
-            initiator_depth: 16,
-            retry_count: 7,
-            rnr_retry_count: 7,
-            flow_control: true,
-            pd: Pd(1),
-        }
+        Ask { initiator_depth: 16, pd: Pd(1), ..Ask::new(Bytes::new()) }
     }
 
     /// The answer to it.

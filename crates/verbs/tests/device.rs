@@ -121,15 +121,7 @@ impl Rig {
 }
 
 fn ask(private: &'static [u8]) -> Ask {
-    Ask {
-        private: Bytes::from_static(private),
-        responder_resources: 4,
-        initiator_depth: 0,
-        retry_count: 3,
-        rnr_retry_count: 7,
-        flow_control: true,
-        pd: Pd(0),
-    }
+    Ask { responder_resources: 4, retry_count: 3, ..Ask::new(Bytes::from_static(private)) }
 }
 
 fn pattern(len: usize) -> Bytes {

@@ -36,16 +36,8 @@ impl Player<'_> {
     /// A connection over RDMA of which nothing is sent yet: its REQ says for which queue it is, so it goes out with the first
     /// command. [RDMA-CM-11]
     pub(super) fn open_pairs(&mut self, name: Option<&str>, said: &[Said], to: SocketAddr) -> Step<usize> {
-        let ask = Ask {
-            private: Bytes::new(),
-            responder_resources: 16,
-            // a host reads nothing [RDMA-CM-06]
-            initiator_depth: 0,
-            retry_count: 7,
-            rnr_retry_count: 7,
-            flow_control: true,
-            pd: Pd(number(said, "pd").unwrap_or(0) as u32),
-        };
+        // a host reads nothing [RDMA-CM-06]
+        let ask = Ask { pd: Pd(number(said, "pd").unwrap_or(0) as u32), ..Ask::new(Bytes::new()) };
         let mut asking = Asking {
             to,
             ask,

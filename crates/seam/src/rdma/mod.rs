@@ -202,6 +202,21 @@ pub struct Ask {
     pub pd: Pd,
 }
 
+impl Ask {
+    /// What a side asks for that answers READs and has none of its own, as NVMe hosts do: 16 at a time, and retries without end.
+    pub fn new(private: Bytes) -> Self {
+        Self {
+            private,
+            responder_resources: 16,
+            initiator_depth: 0,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            flow_control: true,
+            pd: Pd(0),
+        }
+    }
+}
+
 /// A REQ as the passive side sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
