@@ -27,7 +27,7 @@ pub fn provide(needed: &[(&str, Option<&str>)]) -> Result<(), String> {
     }
 }
 
-/// Installs packages; the caller says before why, where it may not.
+/// Installs packages. Only root may: see [`is_root`].
 pub fn install(packages: &[&str]) -> Result<(), String> {
     println!("installing {}", packages.join(" "));
     let apt_get = |args: &[&str]| {

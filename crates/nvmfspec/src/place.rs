@@ -20,7 +20,7 @@ use nvmf_net::{EmbeddedTarget, RealNetwork, TargetConfig};
 use nvmf_seam::{Geometry, Network};
 
 use crate::conformance::{PeerArgs, WorldArg};
-use crate::values::{HostPort, TransportArg};
+use crate::values::HostPort;
 
 /// The NQN of the embedded target's subsystem.
 pub const EMBEDDED_NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:6e766d66-7370-4563-8000-000000000001";
@@ -77,12 +77,13 @@ fn remote(peer: &PeerArgs, target: &HostPort) -> Result<Place, (ExitStatus, Stri
     let Some(first) = addresses.first() else {
         return Err((ExitStatus::Harness, format!("{target}: no address is known for `{}`", target.host)));
     };
-    let (ports, (net, more)) = match peer.transport {
-        TransportArg::Tcp => {
+    let transport = peer.transport.into();
+    let (ports, (net, more)) = match transport {
+        Transport::Tcp => {
             let ports = target.port.map_or(PORTS.to_vec(), |port| vec![port]);
             (ports.into_iter().map(|port| (Transport::Tcp, port)).collect(), real())
         }
-        TransportArg::Rdma => {
+        Transport::Rdma => {
             let line = line(&peer.nic, first.ip())?;
             let net: Box<dyn Network> = Box::new(RealNetwork::default().with_rdma(line));
             // One NIC has the whole address, so there is no other player beside.
@@ -91,10 +92,6 @@ fn remote(peer: &PeerArgs, target: &HostPort) -> Result<Place, (ExitStatus, Stri
     };
     let candidates =
         ports.iter().flat_map(|(t, port)| addresses.iter().map(|a| over(*t, SocketAddr::new(a.ip(), *port)))).collect();
-    let transport = match peer.transport {
-        TransportArg::Tcp => Transport::Tcp,
-        TransportArg::Rdma => Transport::Rdma,
-    };
     Ok(Place { net, more, transport, candidates, target: target.to_string(), embedded: false, _target: None })
 }
 
@@ -112,18 +109,18 @@ fn line(way: &Way, peer: IpAddr) -> Result<Line, (ExitStatus, String)> {
 }
 
 fn embedded(peer: &PeerArgs) -> Result<Place, (ExitStatus, String)> {
-    let reference = peer.reference.into();
+    let (reference, transport) = (peer.reference.into(), peer.transport.into());
     let broken = |e: &dyn std::fmt::Display| (ExitStatus::Harness, format!("the embedded target: {e}"));
-    let (target, transport, (net, more)) = match peer.transport {
-        TransportArg::Tcp => {
+    let (target, (net, more)) = match transport {
+        Transport::Tcp => {
             let at = SocketAddr::from(([127, 0, 0, 1], 0));
             let listeners = (0..Reference::ports(reference)).map(|_| Listener::new(at)).collect();
-            (EmbeddedTarget::start(target_config(reference, listeners)).map_err(|e| broken(&e))?, Transport::Tcp, real())
+            (EmbeddedTarget::start(target_config(reference, listeners)).map_err(|e| broken(&e))?, real())
         }
-        TransportArg::Rdma => {
+        Transport::Rdma => {
             let target = embedded_rdma(reference).map_err(|e| broken(&e))?;
             let beside = real_rdma(target.address().ip())?;
-            (target, Transport::Rdma, beside)
+            (target, beside)
         }
     };
     target.with_hub(|hub| reference.prepare(hub, EMBEDDED_NQN)).map_err(|e| broken(&e))?;
@@ -190,12 +187,12 @@ fn real() -> Networks {
 }
 
 fn simulated(peer: &PeerArgs) -> Result<Place, (ExitStatus, String)> {
-    let reference = peer.reference.into();
+    let (reference, transport) = (peer.reference.into(), peer.transport.into());
     let at = SocketAddr::from(([192, 0, 2, 1], PORTS[1]));
     let broken = |e: &dyn std::fmt::Display| (ExitStatus::Harness, format!("the simulated target: {e}"));
-    let (carries, transport) = match peer.transport {
-        TransportArg::Tcp => (PortTransport::Tcp, Transport::Tcp),
-        TransportArg::Rdma => (PortTransport::Rdma(rdma_settings().capsules), Transport::Rdma),
+    let carries = match transport {
+        Transport::Tcp => PortTransport::Tcp,
+        Transport::Rdma => PortTransport::Rdma(rdma_settings().capsules),
     };
     let hub = hub(reference, at, carries).map_err(|e| broken(&e))?;
     let target = SimTarget { hub, tcp: tcp_settings(), listen: ports(reference, at).collect(), tap: None };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use nvmf_capture::Transport;
 use nvmf_wire::tcp::IO_PORT;
 
 /// What carries queues.
@@ -22,6 +23,15 @@ impl fmt::Display for TransportArg {
             Self::Tcp => "tcp",
             Self::Rdma => "rdma",
         })
+    }
+}
+
+impl From<TransportArg> for Transport {
+    fn from(arg: TransportArg) -> Self {
+        match arg {
+            TransportArg::Tcp => Self::Tcp,
+            TransportArg::Rdma => Self::Rdma,
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 //! A field is found by its name in the wire tables, in the first part of the packet that has it; a part's name before it
 //! (`bth.`, `reth.`, `cm.`, …) chooses. Read [`Packet`].
 
-use nvmf_wire::cm::{CmMessage, CmRep, CmReq, GSI_QKEY, GSI_QPN, IpCm, MAD_LEN, Mad, MadClass, MadMethod};
+use nvmf_wire::cm::{
+    CmDrep, CmDreq, CmMessage, CmMra, CmRej, CmRep, CmReq, CmRtu, GSI_QKEY, GSI_QPN, IpCm, MAD_LEN, Mad, MadClass, MadMethod,
+};
 use nvmf_wire::rdma::{RdmaAccept, RdmaReject, RdmaRequest};
 use nvmf_wire::roce::{
     Aeth, AethKind, AtomicAckEth, AtomicEth, Bth, Deth, Headers, ICRC_LEN, Ieth, ImmDt, Reth, RoceOpcode, UDP_PORT, icrc,
@@ -50,18 +52,7 @@ const TABLES: [(&str, &[&Layout]); 14] = [
     ("immdt", &[ImmDt::LAYOUT]),
     ("ieth", &[Ieth::LAYOUT]),
     ("mad", &[Mad::LAYOUT]),
-    (
-        "cm",
-        &[
-            CmReq::LAYOUT,
-            nvmf_wire::cm::CmMra::LAYOUT,
-            nvmf_wire::cm::CmRej::LAYOUT,
-            CmRep::LAYOUT,
-            nvmf_wire::cm::CmRtu::LAYOUT,
-            nvmf_wire::cm::CmDreq::LAYOUT,
-            nvmf_wire::cm::CmDrep::LAYOUT,
-        ],
-    ),
+    ("cm", &[CmReq::LAYOUT, CmMra::LAYOUT, CmRej::LAYOUT, CmRep::LAYOUT, CmRtu::LAYOUT, CmDreq::LAYOUT, CmDrep::LAYOUT]),
     ("ip_cm", &[IpCm::LAYOUT]),
     ("private", &[RdmaRequest::LAYOUT, RdmaAccept::LAYOUT, RdmaReject::LAYOUT]),
     ("cqe", &RESPONSES),
@@ -223,7 +214,7 @@ impl Packet {
                 }
                 CmMessage::REP => parts.push(("private", RdmaAccept::LAYOUT, body + CmRep::LAYOUT.offset("private"))),
                 CmMessage::REJ => {
-                    parts.push(("private", RdmaReject::LAYOUT, body + nvmf_wire::cm::CmRej::LAYOUT.offset("private")));
+                    parts.push(("private", RdmaReject::LAYOUT, body + CmRej::LAYOUT.offset("private")));
                 }
                 _ => {}
             }

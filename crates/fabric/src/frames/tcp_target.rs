@@ -58,14 +58,10 @@ impl TcpTarget {
         }
     }
 
-    /// Whether a message was for a connection of these.
-    pub fn message(&mut self, now: Instant, to: ConnectionId, message: ToConnection) -> Option<ToConnection> {
-        match self.connections.get_mut(&to) {
-            Some(c) => {
-                c.engine.handle_message(now, message);
-                None
-            }
-            None => Some(message),
+    /// A message of the hub. It comes too late for a connection that is gone.
+    pub fn message(&mut self, now: Instant, to: ConnectionId, message: ToConnection) {
+        if let Some(c) = self.connections.get_mut(&to) {
+            c.engine.handle_message(now, message);
         }
     }
 

@@ -237,12 +237,8 @@ impl Pairs {
                     self.response(net, &data, invalidated, sent, pdus)?;
                     Ok(true)
                 }
-                Err(WorkError::Flushed) => {
-                    self.flushed = true;
-                    Ok(true)
-                }
                 Err(WorkError::NoSuchKey) | Ok(_) => Ok(true),
-                // a DREQ may stand behind it
+                // flushed, or the reason for it: a DREQ may stand behind it
                 Err(_) => {
                     self.flushed = true;
                     Ok(true)
