@@ -240,12 +240,23 @@ fn all_kinds_of_work_on_a_device() {
     };
     let (name, address) = place.split_once('@').expect("NVMF_VERBS=NAME@ADDRESS");
     let address: IpAddr = address.parse().expect("an address behind @");
+    let begin = Clock::now();
+    // Said as they begin, so that one that hangs is known.
+    let step = |what: &str| println!("{:.1} s: {what}", begin.elapsed().as_secs_f32());
+    step("connections refused");
     refused(name, address);
+    step("a connection");
     let mut rig = Rig::connected(name, address);
     println!("device {name}: {:?}", rig.host.device.limits());
+    step("capsules");
     capsules(&mut rig);
+    step("data");
     data(&mut rig);
+    step("a stale key");
     stale(&mut rig);
+    step("the end");
+    drop(rig);
+    step("over");
 }
 
 #[test]

@@ -208,7 +208,13 @@ pub fn exec(dir: &Path, line: &str, patience: Duration) -> Result<(i32, String),
             return Ok(answer);
         }
     }
-    Err(format!("the guest did not finish `{line}`: silent for {} s", patience.as_secs()))
+    let (seen, patience) = (String::from_utf8_lossy(&seen), patience.as_secs());
+    Err(match seen.split_once(&begin) {
+        Some((_, printed)) => {
+            format!("the guest did not finish `{line}`: silent for {patience} s after it printed:\n{}", printed.trim())
+        }
+        None => format!("the guest's shell took no command for {patience} s, `{line}` the last; it printed:\n{}", seen.trim()),
+    })
 }
 
 /// Whether a guest runs whose folder is `dir`.

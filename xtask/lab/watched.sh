@@ -1,0 +1,27 @@
+# Runs a command that takes no longer than SECONDS: sh /watched.sh SECONDS COMMAND [ARG]...
+# Comes back even where no signal ends the command, and tells where its threads are: `timeout` would wait for it.
+limit=$1
+shift
+"$@" &
+pid=$!
+trap 'exit 124' USR1
+{
+    sleep "$limit"
+    echo "not done after $limit s: $*"
+    for task in /proc/$pid/task/*; do
+        echo "thread $(cat $task/comm), $(grep State: $task/status), in:"
+        cat $task/stack
+    done
+    # the kernel's log gets every task in a wait that no signal ends
+    echo w >/proc/sysrq-trigger
+    kill $pid
+    sleep 2
+    kill -9 $pid
+    sleep 2
+    kill -USR1 $$
+} 2>&1 &
+dog=$!
+wait $pid
+status=$?
+kill $dog
+exit $status
