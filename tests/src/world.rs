@@ -18,7 +18,7 @@ use nvmf_scenario::ast::{Fault, Scenario};
 use nvmf_scenario::fault::FaultTap;
 use nvmf_scenario::golden;
 use nvmf_scenario::player::Peer;
-use nvmf_seam::{Geometry, Tap};
+use nvmf_seam::{Geometry, Network, Tap};
 use nvmf_wire::Cntlid;
 
 /// The subsystem under test.
@@ -90,19 +90,23 @@ pub fn peer() -> Peer {
 }
 
 /// The world that a scenario describes, and the target as a player sees it: the reference target where it describes none.
-pub fn stage(scenario: &Scenario, seed: u64, fault: Option<&Fault>) -> Result<(Sim, Peer), String> {
+///
+/// # Errors
+///
+/// What the scenario says wrong.
+pub fn stage(scenario: &Scenario, seed: u64, fault: Option<&Fault>) -> Result<(Box<dyn Network>, Peer), String> {
     let tap = fault.cloned().map(|f| Arc::new(move || Box::new(FaultTap::new(&f)) as Box<dyn Tap>) as TapFactory);
     if scenario.target.is_empty() {
         let mut world = sim(seed, fault);
         let facts = probe::facts(&mut world, &mut peer(), None).map_err(|e| format!("{e:?}"))?;
-        return Ok((world, Peer { facts: facts.vars, ..peer() }));
+        return Ok((Box::new(world), Peer { facts: facts.vars, ..peer() }));
     }
-    let mut stage = Stage::default();
+    let mut stage = Stage::new(scenario.over);
     for s in golden::settings(scenario)? {
         stage.line(&s.what, &s.with).map_err(|e| format!("line {}: {e}", s.line))?;
     }
-    let (addr, discovery, subnqn) = stage.reached().ok_or("the target has no port or no subsystem")?;
-    let mut peer = golden::peer(addr, discovery, subnqn, stage.in_capsule());
+    let (ports, subnqn) = stage.reached().ok_or("the target has no port or no subsystem")?;
+    let mut peer = golden::peer(ports, subnqn, stage.in_capsule());
     if let Some((nqn, id)) = stage.player() {
         (peer.hostnqn, peer.hostid) = (nqn.to_owned(), id);
     }

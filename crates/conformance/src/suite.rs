@@ -240,7 +240,7 @@ fn played(scenario: &Scenario) -> Check {
         cites: Vec::new(),
         class: ClassWord::Safe,
         alone: None,
-        over: None,
+        over: Some(scenario.over),
         writes: writes.then_some(Expr::Int(0)),
         after: Vec::new(),
         needs: Vec::new(),

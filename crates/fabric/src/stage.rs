@@ -1,17 +1,21 @@
 //! A target as a script describes it, and what a script may change at it while it is played.
 //!
-//! Lines are plain: a word and values by name. [`Stage::line`] takes them, [`Stage::build`] makes a [`Sim`] of them.
+//! Lines are plain: a word and values by name. [`Stage::line`] takes them, [`Stage::build`] makes a world of them: a [`Sim`], or a
+//! [`FrameSim`] where a port is reached over RDMA.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use nvmf_capture::Transport;
 use nvmf_engine::controller::{Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{ControllerSettings, TcpSettings};
+use nvmf_seam::Network;
 use nvmf_seam::store::{Abilities, Geometry, Store, StoreError, StoreOp};
 use nvmf_wire::Value;
 
+use crate::frames::{FrameOptions, FrameSim, Tapped};
 use crate::sim::{Sim, SimOptions, SimTarget, TapFactory};
 
 /// Values by name, each of which has to be asked for.
@@ -121,15 +125,26 @@ fn fill(store: &Arc<dyn Store>, lba: u64, bytes: &[u8]) -> Result<(), String> {
 }
 
 /// What a script's `target` block describes.
-#[derive(Default)]
 pub struct Stage {
+    /// What carries the capsules of a port that does not say.
+    over: Transport,
     settings: ControllerSettings,
     tcp: TcpSettings,
-    ports: Vec<Port>,
+    /// Of the world, where a port is reached over RDMA.
+    frames: FrameOptions,
+    ports: Vec<Place>,
     referrals: Vec<SocketAddr>,
     subsystems: Vec<Subsystem>,
     /// Names of the host that plays: NQN and Host Identifier.
     player: Option<(String, [u8; 16])>,
+}
+
+/// A port.
+struct Place {
+    id: u16,
+    at: SocketAddr,
+    discovery_only: bool,
+    over: Transport,
 }
 
 struct Subsystem {
@@ -139,6 +154,20 @@ struct Subsystem {
 }
 
 impl Stage {
+    /// A target without ports; those that come are reached over `over` where they do not say.
+    pub fn new(over: Transport) -> Self {
+        Self {
+            over,
+            settings: ControllerSettings::default(),
+            tcp: TcpSettings::default(),
+            frames: FrameOptions::default(),
+            ports: Vec::new(),
+            referrals: Vec::new(),
+            subsystems: Vec::new(),
+            player: None,
+        }
+    }
+
     /// One line. The error says what is wrong with it; nothing tells how much of it was taken then.
     pub fn line(&mut self, what: &str, with: &[(String, Value)]) -> Result<(), String> {
         let mut with = With::new(with);
@@ -150,12 +179,19 @@ impl Stage {
                 with.set("max_c2hdata", &mut self.tcp.max_c2hdata)?;
                 with.set("cpda", &mut self.tcp.cpda)?;
             }
+            "rdma" => self.rdma(&mut with)?,
             "port" => {
                 let id = wanted(with.number("id")?, "id")?;
                 let at = wanted(with.text("at")?, "at")?;
                 let discovery_only = with.number::<u8>("discovery")?.is_some_and(|n| n != 0);
-                let advertise = at.parse().map_err(|_| format!("at={at} is no address with a port"))?;
-                self.ports.push(Port { id, advertise, discovery_only, transport: PortTransport::Tcp });
+                let at = at.parse().map_err(|_| format!("at={at} is no address with a port"))?;
+                let over = match with.text("over")?.as_deref() {
+                    None => self.over,
+                    Some("tcp") => Transport::Tcp,
+                    Some("rdma") => Transport::Rdma,
+                    Some(other) => return Err(format!("over={other}: tcp or rdma")),
+                };
+                self.ports.push(Place { id, at, discovery_only, over });
             }
             "referral" => {
                 let to = wanted(with.text("to")?, "to")?;
@@ -183,10 +219,29 @@ impl Stage {
                 self.player = Some((nqn, id.first_chunk().copied().filter(|_| id.len() == 16).ok_or("id has 16 bytes")?));
             }
             other => {
-                return Err(format!("no `{other}`: controller, transport, port, referral, subsystem, namespace, data or player"));
+                return Err(format!(
+                    "no `{other}`: controller, transport, rdma, port, referral, subsystem, namespace, data or player"
+                ));
             }
         }
         with.end()
+    }
+
+    /// The target's connections, and what both NICs and the link between them are like.
+    fn rdma(&mut self, with: &mut With<'_>) -> Result<(), String> {
+        let FrameOptions { rdma, nic, link, .. } = &mut self.frames;
+        with.set("msdbd", &mut rdma.capsules.msdbd)?;
+        with.set("icdoff", &mut rdma.capsules.icdoff)?;
+        with.set("max_read", &mut rdma.max_read)?;
+        with.set("max_write", &mut rdma.max_write)?;
+        with.set("connections", &mut rdma.connections)?;
+        with.set("reads", &mut rdma.reads)?;
+        with.set("reads", &mut nic.max_reads)?;
+        with.set("cm_timeout", &mut nic.cm_timeout)?;
+        with.set("cm_retries", &mut nic.cm_retries)?;
+        with.set("ack_delay", &mut nic.ack_delay)?;
+        with.set("mtu", &mut link.mtu)?;
+        with.set("mtu", &mut nic.link_mtu)
     }
 
     fn controller(&mut self, with: &mut With<'_>) -> Result<(), String> {
@@ -213,9 +268,10 @@ impl Stage {
         flag("flow_control_off", &mut s.flow_control_off)
     }
 
-    /// Where the first subsystem is reached, where the last port is, and its name.
-    pub fn reached(&self) -> Option<(SocketAddr, SocketAddr, &str)> {
-        Some((self.ports.first()?.advertise, self.ports.last()?.advertise, self.subsystems.first()?.nqn.as_str()))
+    /// The first port, where the first subsystem is reached, the last port, and the subsystem's name.
+    pub fn reached(&self) -> Option<([(Transport, SocketAddr); 2], &str)> {
+        let ports = [self.ports.first()?, self.ports.last()?];
+        Some((ports.map(|p| (p.over, p.at)), self.subsystems.first()?.nqn.as_str()))
     }
 
     /// NQN and Host Identifier of the host that plays, where they are given.
@@ -225,11 +281,25 @@ impl Stage {
 
     /// Data that an I/O command may carry in its capsule, bytes.
     pub fn in_capsule(&self) -> u64 {
-        u64::from(self.settings.ioccsz.saturating_sub(4)) * 16
+        match self.ports.first().map(|p| p.over) {
+            Some(Transport::Rdma) => self.frames.rdma.capsules.data_bytes(self.settings.ioccsz) as u64,
+            _ => u64::from(self.settings.ioccsz.saturating_sub(4)) * 16,
+        }
     }
 
-    /// The world with this target in it.
-    pub fn build(self, seed: u64, tap: Option<TapFactory>) -> Result<Sim, String> {
+    /// The world with this target in it. A tap is on what the first port is reached over.
+    pub fn build(self, seed: u64, tap: Option<TapFactory>) -> Result<Box<dyn Network>, String> {
+        if self.ports.iter().all(|p| p.over == Transport::Tcp) {
+            return Ok(Box::new(Sim::new(seed, self.target(tap)?, SimOptions::default())));
+        }
+        let mut options = self.frames.clone();
+        if self.ports.first().is_some_and(|p| p.over == Transport::Tcp) {
+            options.tapped = Tapped::Tcp;
+        }
+        Ok(Box::new(FrameSim::new(seed, self.target(tap)?, options)?))
+    }
+
+    fn target(self, tap: Option<TapFactory>) -> Result<SimTarget, String> {
         let mut hub = Hub::new(self.settings);
         let wrong = |e: nvmf_engine::controller::ConfigError| e.to_string();
         for s in self.subsystems {
@@ -238,14 +308,18 @@ impl Stage {
                 hub.add_namespace(&s.nqn, nsid, new).map_err(wrong)?;
             }
         }
-        let listen = self.ports.iter().map(|p| (p.advertise, p.id)).collect();
-        for port in self.ports {
-            hub.add_port(port).map_err(wrong)?;
+        let listen = self.ports.iter().map(|p| (p.at, p.id)).collect();
+        for Place { id, at, discovery_only, over } in self.ports {
+            let transport = match over {
+                Transport::Tcp => PortTransport::Tcp,
+                Transport::Rdma => PortTransport::Rdma(self.frames.rdma.capsules),
+            };
+            hub.add_port(Port { id, advertise: at, discovery_only, transport }).map_err(wrong)?;
         }
         for to in self.referrals {
             hub.add_referral(to).map_err(wrong)?;
         }
-        Ok(Sim::new(seed, SimTarget { hub, tcp: self.tcp, listen, tap }, SimOptions::default()))
+        Ok(SimTarget { hub, tcp: self.tcp, listen, tap })
     }
 }
 
@@ -293,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_set_is_said() {
-        let mut stage = Stage::default();
+        let mut stage = Stage::new(Transport::Tcp);
         for (what, with, why) in [
             ("planet", vec![], "no `planet`"),
             ("controller", vec![("seriel", text("x"))], "no `seriel` here"),
@@ -312,12 +386,12 @@ mod tests {
 
     #[test]
     fn a_target_is_built_and_changed() {
-        let mut stage = Stage::default();
+        let mut stage = Stage::new(Transport::Tcp);
         line(&mut stage, "subsystem", &[("nqn", text("nqn.2014-08.org.example:a"))]).unwrap();
         line(&mut stage, "namespace", &[("nsid", Value::Int(1)), ("blocks", Value::Int(8))]).unwrap();
         line(&mut stage, "data", &[("nsid", Value::Int(1)), ("bytes", Value::Bytes(vec![7; 512]))]).unwrap();
         line(&mut stage, "port", &[("id", Value::Int(1)), ("at", text("192.0.2.1:4420"))]).unwrap();
-        let mut sim = stage.build(1, None).unwrap();
+        let mut sim = Sim::new(1, stage.target(None).unwrap(), SimOptions::default());
         let nsids =
             |sim: &mut Sim| sim.with_hub(|h| h.subsystems().next().map(|s| s.namespaces.keys().copied().collect::<Vec<_>>()));
         let with = [("nsid".to_owned(), Value::Int(2)), ("blocks".to_owned(), Value::Int(8))];

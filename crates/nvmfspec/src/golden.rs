@@ -46,39 +46,48 @@ pub fn run(file: &Path, scenarios: &[Scenario], filters: &[String], seed: u64) -
     if played == 0 {
         return output::refuse(ExitStatus::Usage, "no scenario has such an id");
     }
-    let _ = writeln!(out, "{played} scenarios, {wrong} unlike their capture");
+    let _ = writeln!(out, "{played} scenarios, {wrong} not as they should be");
     let printed = output::print(&printable(&out));
     if wrong == 0 { printed } else { ExitStatus::Failed.into() }
 }
 
-/// What the run has otherwise than the capture, or why the two could not be compared.
+/// What the run has otherwise than the scenario says and its capture has, or why they could not be compared.
 fn beside(file: &Path, scenario: &Scenario, seed: u64) -> Result<Option<String>, String> {
     let run = play(scenario, seed)?;
-    let golden = scenario.golden.as_ref().ok_or("it names no capture")?;
-    let path = found(file, &golden.file).ok_or_else(|| format!("{} is neither here nor above the script", golden.file))?;
-    let capture = Capture::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let mask = |name: &str| {
-        let path = file.with_file_name(format!("{name}.mask"));
-        std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+    let off = |exchange: &Exchange, from: Option<&str>, whose: &str| {
+        golden::matches(scenario, exchange, from).err().map_or(String::new(), |m| format!("{whose}, {m}\n"))
     };
-    let report = golden::packets(scenario, capture.exchange(), &run, mask)?;
-    let wire = golden::matches(scenario, &run, None).err().map(|m| format!("{m}\n")).unwrap_or_default();
-    let differences = if report.is_equal() { String::new() } else { report.text(SHOWN) };
-    Ok(Some(wire + &differences).filter(|t| !t.is_empty()))
+    let mut said = off(&run, None, "the run");
+    if let Some(golden) = &scenario.golden {
+        let path = found(file, &golden.file).ok_or_else(|| format!("{} is neither here nor above the script", golden.file))?;
+        let capture = Capture::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        said += &off(capture.exchange(), golden.from.as_deref(), &golden.file);
+        if !golden.masks.is_empty() {
+            let mask = |name: &str| {
+                let path = file.with_file_name(format!("{name}.mask"));
+                std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+            };
+            let report = golden::packets(scenario, capture.exchange(), &run, mask)?;
+            if !report.is_equal() {
+                said += &report.text(SHOWN);
+            }
+        }
+    }
+    Ok(Some(said).filter(|t| !t.is_empty()))
 }
 
 fn play(scenario: &Scenario, seed: u64) -> Result<Exchange, String> {
-    let mut stage = Stage::default();
+    let mut stage = Stage::new(scenario.over);
     for s in golden::settings(scenario)? {
         stage.line(&s.what, &s.with).map_err(|e| format!("line {}: {e}", s.line))?;
     }
-    let (addr, discovery, subnqn) = stage.reached().ok_or("the target has no port or no subsystem")?;
-    let mut peer = golden::peer(addr, discovery, subnqn, stage.in_capsule());
+    let (ports, subnqn) = stage.reached().ok_or("the target has no port or no subsystem")?;
+    let mut peer = golden::peer(ports, subnqn, stage.in_capsule());
     if let Some((nqn, id)) = stage.player() {
         (peer.hostnqn, peer.hostid) = (nqn.to_owned(), id);
     }
     let mut world = stage.build(seed, None)?;
-    let (played, _) = Player::new(&mut world, &peer, BTreeMap::new()).play(&scenario.host);
+    let (played, _) = Player::new(&mut *world, &peer, BTreeMap::new()).play(&scenario.host);
     match played.stop {
         Some(stop) => Err(format!("line {}: {}", stop.place.line, stop.message)),
         None => Ok(played.exchange),

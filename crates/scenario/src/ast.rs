@@ -454,14 +454,16 @@ pub struct Scenario {
     pub id: String,
     /// What it shows.
     pub says: String,
+    /// What carries its capsules.
+    pub over: Transport,
     /// A recorded capture to compare with.
     pub golden: Option<Golden>,
     /// What the target is like; the reference target where there is nothing.
     pub target: Vec<Setting>,
     /// The host's statements.
     pub host: Vec<Stmt>,
-    /// The wire, in order.
-    pub wire: Vec<WireLine>,
+    /// The wire, in order: a block for a connection.
+    pub wires: Vec<Vec<WireLine>>,
     /// Where it begins.
     pub place: Place,
 }
@@ -492,12 +494,12 @@ pub struct Setting {
     pub place: Place,
 }
 
-/// `> PDU[+] [Command] cond…`.
+/// `> PDU[+] [Command] cond…`; over RDMA packets have names instead.
 #[derive(Clone, Debug)]
 pub struct WireLine {
     /// True for controller to host.
     pub from_controller: bool,
-    /// PDU name.
+    /// Name of the PDU, or packet.
     pub pdu: String,
     /// Command.
     pub command: Option<String>,

@@ -1,42 +1,20 @@
 //! A scenario's `golden`: a run beside a capture of a real stack, packet by packet, and the wire block against either.
 
+mod wire;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use nvmf_capture::compare::{self, Mask, Options, Report};
-use nvmf_capture::{Direction, EventKind, Exchange, Transport};
+use nvmf_capture::{Exchange, Transport};
 use nvmf_wire::nqn::DISCOVERY_NQN;
-use nvmf_wire::tcp::{Pdu, PduType};
 use nvmf_wire::{Cntlid, Value};
 
-use crate::ast::{Assign, Expr, Op, Place, Scenario, WireLine};
-use crate::commands::{Belongs, Commands};
+pub use wire::{Mismatch, matches};
+
+use crate::ast::{Assign, Scenario};
 use crate::player::{Peer, Scope};
-use crate::value::{Val, compare};
-
-/// Where an exchange leaves the wire block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
-    /// The line of the script.
-    pub place: Place,
-    /// What it wants.
-    pub expected: String,
-    /// What stands there instead.
-    pub seen: String,
-}
-
-impl std::fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: expected {}; seen {}", self.place.line, self.expected, self.seen)
-    }
-}
-
-/// One PDU of a connection with the command that it belongs to.
-struct Step {
-    dir: Direction,
-    pdu: Pdu,
-    command: Belongs,
-}
+use crate::value::Val;
 
 /// Holds what the host and the target of a run said to each other beside the capture, A, as `golden … mask` says. `mask` gives the text of
 /// a mask by its name. An error is that the two cannot be compared.
@@ -81,17 +59,17 @@ fn bound() -> BTreeMap<String, Val> {
     [("nsid", 1), ("block", 512), ("lba", 0)].map(|(name, n)| (name.to_owned(), Val::Int(n))).into()
 }
 
-/// A scenario's own target as a player sees it: where the first subsystem is reached, where the discovery service, the subsystem's name, and
-/// the data that a capsule takes, bytes.
+/// A scenario's own target as a player sees it: its first port, where the first subsystem is reached, its last, where the discovery
+/// service is, the subsystem's name, and the data that a capsule takes, bytes.
 #[must_use]
-pub fn peer(addr: SocketAddr, discovery: SocketAddr, subnqn: &str, in_capsule: u64) -> Peer {
+pub fn peer([first, last]: [(Transport, SocketAddr); 2], subnqn: &str, in_capsule: u64) -> Peer {
     let mut facts = bound();
     facts.insert("incapsule".to_owned(), Val::Int(in_capsule));
     Peer {
-        addr,
-        transport: Transport::Tcp,
-        discovery,
-        discovery_transport: Transport::Tcp,
+        addr: first.1,
+        transport: first.0,
+        discovery: last.1,
+        discovery_transport: last.0,
         serves_discovery: true,
         hostnqn: "nqn.2014-08.org.example:host".to_owned(),
         hostid: *b"nvmfspec-golden1",
@@ -101,90 +79,4 @@ pub fn peer(addr: SocketAddr, discovery: SocketAddr, subnqn: &str, in_capsule: u
         facts,
         time_scale: 1.0,
     }
-}
-
-/// Compares, from the first PDU on that the first line fits. `from`: not before the first command of that name.
-pub fn matches(scenario: &Scenario, exchange: &Exchange, from: Option<&str>) -> Result<(), Mismatch> {
-    let mut best: Option<(usize, Mismatch)> = None;
-    for c in 0..exchange.connections.len() {
-        let steps = steps(exchange, c);
-        let begin = match from {
-            Some(name) => steps.iter().position(|s| s.pdu.ptype() == PduType::CAPSULE_CMD && s.command.is(Some(name))),
-            None => Some(0),
-        };
-        let Some(begin) = begin else { continue };
-        match follow(&scenario.wire, &steps[begin..]) {
-            Ok(()) => return Ok(()),
-            Err((depth, m)) if best.as_ref().is_none_or(|b| b.0 < depth) => best = Some((depth, m)),
-            Err(_) => {}
-        }
-    }
-    let nothing = || Mismatch {
-        place: scenario.place,
-        expected: from.map_or_else(|| "a connection".into(), |f| format!("a connection with {f}")),
-        seen: "none".into(),
-    };
-    Err(best.map_or_else(nothing, |b| b.1))
-}
-
-fn follow(lines: &[WireLine], steps: &[Step]) -> Result<(), (usize, Mismatch)> {
-    let mut vars = BTreeMap::new();
-    let Some(first) = lines.first() else { return Ok(()) };
-    let Some(mut at) = steps.iter().position(|s| fits(first, s, &mut BTreeMap::new())) else {
-        return Err((0, off(first, None)));
-    };
-    for (depth, line) in lines.iter().enumerate() {
-        if !steps.get(at).is_some_and(|s| fits(line, s, &mut vars)) {
-            return Err((depth + 1, off(line, steps.get(at))));
-        }
-        at += 1;
-        while line.many && steps.get(at).is_some_and(|s| fits(line, s, &mut vars)) {
-            at += 1;
-        }
-    }
-    Ok(())
-}
-
-fn off(line: &WireLine, step: Option<&Step>) -> Mismatch {
-    let arrow = if line.from_controller { '<' } else { '>' };
-    let command = line.command.as_deref().map_or(String::new(), |c| format!(" {c}"));
-    let conds = line.conds.iter().map(|c| format!(" {}", crate::player::show_cond(c))).collect::<String>();
-    let seen = step.map_or("the end".to_owned(), |s| {
-        let kind = s.command.kind.map_or(String::new(), |k| format!(" {}", k.name));
-        let fields = s.pdu.ptype().layout().map_or(String::new(), |l| l.describe(&s.pdu.header));
-        format!("{} {}{kind} {fields}", s.dir.arrow(), s.pdu.ptype())
-    });
-    Mismatch { place: line.place, expected: format!("{arrow} {}{command}{conds}", line.pdu), seen }
-}
-
-fn fits(line: &WireLine, step: &Step, vars: &mut BTreeMap<String, Val>) -> bool {
-    let dir = if line.from_controller { Direction::ControllerToHost } else { Direction::HostToController };
-    let name = step.pdu.ptype().name().unwrap_or("PDU");
-    if step.dir != dir || (line.pdu != "any" && line.pdu != name) {
-        return false;
-    }
-    step.command.is(line.command.as_deref())
-        && line.conds.iter().all(|c| {
-            let Some((field, seen)) = step.command.seen(&step.pdu, &c.name) else { return false };
-            if let (Expr::Var(name, None), Op::Equal) = (&c.value, c.op)
-                && !vars.contains_key(name)
-            {
-                vars.insert(name.clone(), seen);
-                return true;
-            }
-            Scope(vars).wanted(&c.value, field).is_ok_and(|w| compare(&seen, c.op, &w).unwrap_or(false))
-        })
-}
-
-/// The PDUs of one connection in the order of time.
-fn steps(exchange: &Exchange, connection: usize) -> Vec<Step> {
-    let mut commands = Commands::new();
-    let mut out = Vec::new();
-    for (_, event) in exchange.events().into_iter().filter(|(c, _)| *c == connection) {
-        let EventKind::Pdu(bytes) = &event.kind else { continue };
-        let Ok(pdu) = Pdu::parse(bytes) else { continue };
-        commands.note(&pdu);
-        out.push(Step { dir: event.dir, command: commands.of(&pdu), pdu });
-    }
-    out
 }

@@ -3,6 +3,8 @@
 //! A field is found by its name in the wire tables, in the first part of the packet that has it; a part's name before it
 //! (`bth.`, `reth.`, `cm.`, …) chooses. Read [`Packet`].
 
+mod commands;
+
 use nvmf_wire::cm::{
     CmDrep, CmDreq, CmMessage, CmMra, CmRej, CmRep, CmReq, CmRtu, GSI_QKEY, GSI_QPN, IpCm, MAD_LEN, Mad, MadClass, MadMethod,
 };
@@ -10,7 +12,10 @@ use nvmf_wire::rdma::{RdmaAccept, RdmaReject, RdmaRequest};
 use nvmf_wire::roce::{
     Aeth, AethKind, AtomicAckEth, AtomicEth, Bth, Deth, Headers, ICRC_LEN, Ieth, ImmDt, Reth, RoceOpcode, UDP_PORT, icrc,
 };
+use nvmf_wire::sgl::{SglKeyed, SglType};
 use nvmf_wire::{CommandKind, Cqe, Field, Layout, Sqe, Structure};
+
+pub(crate) use commands::Commands;
 
 use crate::fields::{RESPONSES, put, value_in};
 use crate::value::Val;
@@ -42,7 +47,7 @@ fn message(name: &str) -> Option<CmMessage> {
 type Part = (&'static str, &'static Layout, usize);
 
 /// The tables that a packet may have, by prefix.
-const TABLES: [(&str, &[&Layout]); 14] = [
+const TABLES: [(&str, &[&Layout]); 15] = [
     ("bth", &[Bth::LAYOUT]),
     ("deth", &[Deth::LAYOUT]),
     ("reth", &[Reth::LAYOUT]),
@@ -56,6 +61,7 @@ const TABLES: [(&str, &[&Layout]); 14] = [
     ("ip_cm", &[IpCm::LAYOUT]),
     ("private", &[RdmaRequest::LAYOUT, RdmaAccept::LAYOUT, RdmaReject::LAYOUT]),
     ("cqe", &RESPONSES),
+    ("sgl", &[SglKeyed::LAYOUT]),
     ("sqe", &[Sqe::LAYOUT]),
 ];
 
@@ -152,6 +158,8 @@ impl Packet {
             "SEND" => op.is_send(),
             "WRITE" => op.is_write(),
             "READ_RESPONSE" => op.is_read_response(),
+            "CapsuleCmd" => self.sqe().is_some(),
+            "CapsuleResp" => self.cqe().is_some(),
             "OTHER" => op.name().is_none(),
             "NAK" => kind == Some(AethKind::NAK),
             "RNR_NAK" => kind == Some(AethKind::RNR_NAK),
@@ -163,6 +171,11 @@ impl Packet {
     pub(crate) fn payload(&self) -> &[u8] {
         let end = self.bytes.len().saturating_sub(usize::from(self.headers.bth.padcnt()));
         self.bytes.get(self.headers.len..end).unwrap_or(&[])
+    }
+
+    /// What a READ request, or the first packet of a WRITE, is about.
+    pub(crate) fn reth(&self) -> Option<Reth> {
+        self.headers.reth
     }
 
     /// The completion queue entry that it carries.
@@ -198,9 +211,12 @@ impl Packet {
         if self.cqe().is_some() {
             parts.extend(RESPONSES.iter().map(|l| ("cqe", *l, at)));
         }
-        if self.sqe().is_some() {
+        if let Some(sqe) = self.sqe() {
             parts.extend(command.map(|k| ("sqe", k.layout, at)));
             parts.push(("sqe", Sqe::LAYOUT, at));
+            if sqe.sgl1().kind() == SglType::KEYED_DATA_BLOCK {
+                parts.push(("sgl", SglKeyed::LAYOUT, at + Sqe::LAYOUT.offset("sgl1_addr")));
+            }
         }
         if let Some(m) = self.message() {
             parts.push(("mad", Mad::LAYOUT, at));
@@ -246,7 +262,7 @@ impl Packet {
     /// How many reserved bytes are not 0, of its tables and of the private data behind NVMe's. [RDMA-CM-18, ROCE-BTH-02]
     fn reserved(&self) -> u32 {
         let parts = self.parts(None);
-        let own = |p: &&Part| !matches!(p.0, "sqe" | "cqe");
+        let own = |p: &&Part| !matches!(p.0, "sqe" | "cqe" | "sgl");
         let dirty = |(_, l, at): &Part| {
             let bytes = self.bytes.get(*at..).unwrap_or(&[]);
             l.reserved_mask().iter().zip(bytes).filter(|(m, b)| *m & *b != 0).count() as u32

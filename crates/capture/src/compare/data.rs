@@ -5,7 +5,7 @@ use nvmf_wire::admin::{Cns, GetLogPage, Identify, LogPage};
 use nvmf_wire::command::CommandKind;
 use nvmf_wire::identify::{self, NamespaceDescriptor, read_controller_list, read_descriptors, read_namespace_list};
 use nvmf_wire::layout::{Layout, Structure};
-use nvmf_wire::log::{self, AnaGroup, AnaHeader, read_ana};
+use nvmf_wire::log::{self, AnaGroup, AnaHeader, DiscoveryEntry, TransportType, TsasRdma, TsasTcp, read_ana};
 use nvmf_wire::nvm::DatasetRange;
 use nvmf_wire::sqe::Opcode;
 use nvmf_wire::{Nsid, admin, feature};
@@ -37,11 +37,23 @@ fn one(m: &mut Message, layout: &'static Layout, bytes: &Bytes) -> usize {
     end
 }
 
-/// Structures of one size from `at` on, the first of them number `first`; the last may be cut. Returns where they end.
+/// Structures of one size from `at` on, the first of them number `first`; the last may be cut. What TSAS of a discovery entry is depends on
+/// its transport. Returns where they end.
 fn list(m: &mut Message, layout: &'static Layout, bytes: &Bytes, at: usize, first: usize) -> usize {
     let rest = bytes.slice(at.min(bytes.len())..);
     for (n, piece) in rest.chunks(layout.bytes.max(1)).enumerate() {
-        m.parts.push(Part { index: Some(first.saturating_add(n)), ..Part::of(layout, rest.slice_ref(piece)) });
+        let index = Some(first.saturating_add(n));
+        let whole = rest.slice_ref(piece);
+        let entry = DiscoveryEntry::read(&whole).ok().filter(|_| layout.name == DiscoveryEntry::LAYOUT.name);
+        let tsas = match entry.map(|e| e.trtype()) {
+            Some(TransportType::RDMA) => Some(TsasRdma::LAYOUT),
+            Some(TransportType::TCP) => Some(TsasTcp::LAYOUT),
+            _ => None,
+        };
+        let inner = tsas.map(|l| (l, whole.slice(DiscoveryEntry::LAYOUT.offset("tsas")..)));
+        let hidden = if tsas.is_some() { &["tsas"][..] } else { &[] };
+        m.parts.push(Part { index, hidden, ..Part::of(layout, whole) });
+        m.parts.extend(inner.map(|(l, bytes)| Part { index, of: Some(layout.name), ..Part::of(l, bytes) }));
     }
     bytes.len()
 }

@@ -13,6 +13,7 @@ use super::names::Names;
 use super::report::{Difference, What};
 use super::side::Conn;
 use super::{Comparer, Controller, Paired, Scope};
+use crate::exchange::Direction;
 
 /// CNTLID values that stand for no controller. [Base 2.0, 6.3; FAB-CNTLID-01]
 const NO_CONTROLLER: u64 = 0xfff0;
@@ -292,7 +293,12 @@ impl Comparer<'_> {
     fn renamed(&mut self, scope: &mut Scope, m: &Message, both: &Both<'_>, domain: usize, conns: (usize, usize)) -> Option<String> {
         let [va, vb] = [0, 1].map(|side| canonical(both, side));
         let ints = both.ints();
-        let domain = self.mask.domain(domain).to_owned();
+        let mut domain = self.mask.domain(domain).to_owned();
+        if matches!(domain.as_str(), "qpn" | "communication") {
+            // each device numbers its own: that of the sender, or of whom it speaks to
+            let own = !both.field.name.starts_with("remote_");
+            domain += if own == (m.dir == Direction::HostToController) { " of the host" } else { " of the controller" };
+        }
         match (domain.as_str(), ints) {
             ("cid", Some((a, b))) if both.field.name == "cid_abort" => self.aborted(m, (a, b), conns.0, both),
             ("cid", Some((a, b))) => {

@@ -53,7 +53,6 @@ pub(super) const FACTS: &[&str] = &[
     "packets",
     "invalidate",
     "rkey",
-    "place",
     "icrc",
     "why",
     "repeated",
@@ -126,15 +125,17 @@ pub(super) struct Part {
     pub index: Option<usize>,
     /// Fields that are read by another part.
     pub hidden: &'static [&'static str],
+    /// The table that this is a field of, in the same place of a list.
+    pub of: Option<&'static str>,
 }
 
 impl Part {
     pub fn of(layout: &'static Layout, bytes: Bytes) -> Self {
-        Self { layout, bytes, named: true, index: None, hidden: &[] }
+        Self { layout, bytes, named: true, index: None, hidden: &[], of: None }
     }
 
     pub fn header(layout: &'static Layout, bytes: Bytes, hidden: &'static [&'static str]) -> Self {
-        Self { layout, bytes, named: false, index: None, hidden }
+        Self { layout, bytes, named: false, index: None, hidden, of: None }
     }
 }
 
@@ -179,7 +180,11 @@ impl Message {
 
     /// A field that is a number, wherever in the message it stands.
     pub fn number(&self, name: &str) -> Option<u64> {
-        self.parts.iter().find_map(|p| p.layout.field(name)?.get(&p.bytes).int())
+        let of_facts = || match self.facts.iter().find(|f| f.name == name && f.index.is_none())?.value {
+            Known::Int(n) => Some(n),
+            Known::Text(_) => None,
+        };
+        self.parts.iter().find_map(|p| p.layout.field(name)?.get(&p.bytes).int()).or_else(of_facts)
     }
 }
 

@@ -18,7 +18,7 @@ impl Maker {
             m.facts.push(Fact::text("icrc", "bad"));
         }
         if packet.place == Place::Repeated {
-            m.facts.push(Fact::text("place", "repeated"));
+            m.facts.push(Fact::int("repeated", 1));
         }
         if !m.facts.is_empty() {
             self.alone(m);

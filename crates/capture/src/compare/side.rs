@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use nvmf_wire::cm::CmMessage;
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::nqn::DISCOVERY_NQN;
 
@@ -14,6 +15,7 @@ use super::message::{Fact, Message, Unit, units};
 use super::report::Spot;
 use super::{Options, message::Part};
 use crate::exchange::{Connection, EventKind, Exchange};
+use crate::roce::Rdma;
 
 pub(super) struct Side {
     pub conns: Vec<Conn>,
@@ -72,7 +74,11 @@ impl Conn {
         let sqe = connect.and_then(|u| u.command.as_ref()).map(|c| Connect::from_bytes(*c.sqe.as_bytes()));
         let data = connect.and_then(|u| u.messages.iter().find(|m| m.name == "Data"));
         let subnqn = data.and_then(|m| m.parts.first()).and_then(|p| ConnectData::read(&p.bytes).ok()).map(|d| d.subnqn());
-        let closed = connection.events.iter().find(|e| matches!(e.kind, EventKind::Closed { .. }));
+        let closed = connection.events.iter().find(|e| match &e.kind {
+            EventKind::Closed { .. } => true,
+            EventKind::Rdma(rdma) => matches!(&**rdma, Rdma::Cm(cm) if cm.message() == CmMessage::DREQ),
+            _ => false,
+        });
         Self {
             index,
             start_ns,
@@ -164,14 +170,20 @@ impl Conn {
 /// Leaves out the structures of a message that the mask skips; those behind them in a list move up.
 fn structures(parts: &mut Vec<Part>, mask: &Mask, used: &mut BTreeSet<Line>) {
     let mut gone: Vec<&'static str> = Vec::new();
+    let mut within = None;
     parts.retain_mut(|p| {
         let line = mask.skips(p.layout.name, "", |f| p.layout.field(f)?.get(&p.bytes).int()).filter(|_| p.named);
         used.extend(line);
         if line.is_some() {
             gone.push(p.layout.name);
+            within = p.index;
             return false;
         }
-        let before = gone.iter().filter(|g| **g == p.layout.name).count();
+        let whole = p.of.unwrap_or(p.layout.name);
+        if p.of.is_some_and(|of| gone.last() == Some(&of)) && p.index == within {
+            return false;
+        }
+        let before = gone.iter().filter(|g| **g == whole).count();
         p.index = p.index.map(|n| n.saturating_sub(before));
         true
     });

@@ -8,21 +8,16 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use nvmf_seam::{Side, TapOutput};
 use nvmf_wire::cm::CmMessage;
-use nvmf_wire::connect::Connect;
-use nvmf_wire::roce::RoceOpcode;
-use nvmf_wire::sgl::{SglKeyed, SglType};
-use nvmf_wire::{CommandKind, Sqe};
 
 use crate::ast::{Action, Assign, Cond, Rule};
-use crate::fields::{data_layout, value_in};
+use crate::commands::Belongs;
+use crate::fields::data_layout;
 use crate::player::Scope;
-use crate::roce::{Datagram, Packet};
+use crate::roce::{Commands, Datagram, Packet};
 use crate::value::{Val, compare};
 
 /// Connections that are told apart; the oldest is forgotten first.
 const MAX_WIRES: usize = 1024;
-/// Commands and keys of one connection that are remembered.
-const MAX_KNOWN: usize = 65_536;
 /// Packets held back in one direction; more go out at once.
 const MAX_HELD: usize = 64;
 
@@ -32,11 +27,7 @@ struct Wire {
     /// Queue pairs and communication IDs of host and controller.
     qpns: [Option<u32>; 2],
     ids: [Option<u32>; 2],
-    io: bool,
-    sent: BTreeMap<u16, Sqe>,
-    keys: BTreeMap<u32, u16>,
-    /// Whose data the packets of a WRITE are that name no key.
-    writing: Option<u16>,
+    commands: Commands,
     /// Matches of each rule so far.
     matches: Vec<u64>,
     held: [Vec<Bytes>; 2],
@@ -46,13 +37,6 @@ struct Wire {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wires {
     all: Vec<Wire>,
-}
-
-/// The command that a packet carries or belongs to.
-#[derive(Clone, Copy, Default)]
-struct Belongs {
-    sqe: Option<Sqe>,
-    kind: Option<&'static CommandKind>,
 }
 
 /// What is left to do with the packet itself.
@@ -128,54 +112,11 @@ impl Wire {
     fn note(&mut self, packet: &Packet) -> Belongs {
         let number = |name: &str| packet.get(name, None).and_then(|(_, v)| v.int().ok()).map(|n| n as u32);
         match packet.message() {
-            Some(CmMessage::REQ) => {
-                (self.ids[0], self.qpns[0]) = (number("cm.local_id"), number("cm.qpn"));
-                self.io = number("private.qid").is_some_and(|q| q != 0);
-            }
-            Some(CmMessage::REP) => {
-                (self.ids[1], self.qpns[1]) = (number("cm.local_id"), number("cm.qpn"));
-            }
+            Some(CmMessage::REQ) => (self.ids[0], self.qpns[0]) = (number("cm.local_id"), number("cm.qpn")),
+            Some(CmMessage::REP) => (self.ids[1], self.qpns[1]) = (number("cm.local_id"), number("cm.qpn")),
             _ => {}
         }
-        if let Some(sqe) = packet.sqe() {
-            self.command(&sqe, packet.payload());
-            return self.belongs(Some(sqe));
-        }
-        let op = packet.opcode();
-        let cid = match packet.cqe() {
-            Some(cqe) => Some(cqe.cid().0),
-            None if op.is_write() || op == RoceOpcode::READ_REQUEST => match number("reth.rkey") {
-                Some(key) => self.keys.get(&key).copied(),
-                None => self.writing,
-            },
-            None => None,
-        };
-        if op.is_write() {
-            self.writing = cid.filter(|_| !op.ends());
-        }
-        self.belongs(cid.and_then(|c| self.sent.get(&c).copied()))
-    }
-
-    fn command(&mut self, sqe: &Sqe, capsule: &[u8]) {
-        if self.sent.len() >= MAX_KNOWN || self.keys.len() >= MAX_KNOWN {
-            self.sent.clear();
-            self.keys.clear();
-        }
-        if CommandKind::of(sqe, true).is_some_and(|k| k.name == "Connect") {
-            self.io = Connect::from_bytes(*sqe.as_bytes()).qid().0 != 0;
-        }
-        self.sent.insert(sqe.cid().0, *sqe);
-        // the first descriptor, and those in the capsule
-        let behind = capsule.get(Sqe::LEN..).unwrap_or(&[]).chunks_exact(16);
-        let listed = behind.filter(|_| sqe.sgl1().kind() == SglType::LAST_SEGMENT).filter_map(|b| SglKeyed::read(b).ok());
-        let first = SglKeyed::read(sqe.sgl1().as_bytes()).ok();
-        for d in first.into_iter().chain(listed).filter(|d| d.kind() == SglType::KEYED_DATA_BLOCK) {
-            self.keys.insert(d.key(), sqe.cid().0);
-        }
-    }
-
-    fn belongs(&self, sqe: Option<Sqe>) -> Belongs {
-        Belongs { sqe, kind: sqe.and_then(|s| CommandKind::of(&s, !self.io)) }
+        self.commands.note(packet)
     }
 
     fn act(
@@ -242,26 +183,16 @@ impl Wire {
 
 /// Whether a rule is about this packet.
 fn fits(rule: &Rule, from: Side, packet: &Packet, belongs: Belongs) -> bool {
-    let named = match rule.pdu.as_str() {
-        "CapsuleCmd" => packet.sqe().is_some(),
-        "CapsuleResp" => packet.cqe().is_some(),
-        // any PDU, which a packet is not
-        "any" => false,
-        name => packet.is(name),
-    };
-    let command = rule.command.is_none() || belongs.kind.map(|k| k.name) == rule.command.as_deref();
-    rule.from_controller == (from == Side::Controller)
-        && named
-        && command
+    // any PDU, which a packet is not
+    rule.pdu != "any"
+        && rule.from_controller == (from == Side::Controller)
+        && packet.is(&rule.pdu)
+        && belongs.is(rule.command.as_deref())
         && rule.conds.iter().all(|c| holds(packet, c, belongs).unwrap_or(false))
 }
 
 fn holds(packet: &Packet, c: &Cond, belongs: Belongs) -> Option<bool> {
-    let of_command = || {
-        let f = belongs.kind?.layout.field(&c.name)?;
-        Some((Some(f), value_in(f, belongs.sqe?.as_bytes())))
-    };
-    let (field, seen) = packet.get(&c.name, belongs.kind).or_else(of_command)?;
+    let (field, seen) = belongs.seen_in(packet, &c.name)?;
     let want = Scope(&BTreeMap::new()).wanted(&c.value, field).ok()?;
     compare(&seen, c.op, &want).ok()
 }

@@ -271,13 +271,23 @@ fn action(c: &mut Cursor<'_>) -> Result<Action, Fault> {
 }
 
 fn scenario(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Result<Scenario, Fault> {
-    const HEAD: &str = "says, golden, target, host or wire";
-    let mut s = Scenario { id, says: String::new(), golden: None, target: Vec::new(), host: Vec::new(), wire: Vec::new(), place };
+    const HEAD: &str = "says, over, golden, target, host or wire";
+    let mut s = Scenario {
+        id,
+        says: String::new(),
+        over: Transport::Tcp,
+        golden: None,
+        target: Vec::new(),
+        host: Vec::new(),
+        wires: Vec::new(),
+        place,
+    };
     while let Some(line) = lines.get(*at).filter(|l| l.indent > 0) {
         let mut c = Cursor::new(line);
         let here = c.clone();
         match c.word(HEAD)?.as_str() {
             "says" => s.says = c.text()?,
+            "over" => s.over = transport(&mut c)?,
             "golden" => s.golden = Some(golden(&mut c, here.place())?),
             key @ ("host" | "wire" | "target") => {
                 c.end()?;
@@ -288,7 +298,7 @@ fn scenario(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Res
                 match key {
                     "host" => s.host = block(lines, at, inner)?,
                     "target" => s.target = target(lines, at, inner)?,
-                    _ => s.wire = wire(lines, at, inner)?,
+                    _ => s.wires.push(wire(lines, at, inner)?),
                 }
                 continue;
             }
@@ -297,7 +307,7 @@ fn scenario(lines: &[Line<'_>], at: &mut usize, id: String, place: Place) -> Res
         c.end()?;
         *at += 1;
     }
-    let held = !s.wire.is_empty() || s.golden.as_ref().is_some_and(|g| !g.masks.is_empty());
+    let held = !s.wires.is_empty() || s.golden.as_ref().is_some_and(|g| !g.masks.is_empty());
     if s.host.is_empty() || !held {
         return Err(missing(place, "host`, and `wire` or `golden \"…\" mask NAME"));
     }
@@ -334,7 +344,7 @@ fn target(lines: &[Line<'_>], at: &mut usize, indent: usize) -> Result<Vec<Setti
         let mut c = Cursor::new(line);
         let place = c.place();
         let what =
-            c.word("what the target is like: controller, transport, subsystem, namespace, data, port, referral or player")?;
+            c.word("what the target is like: controller, transport, rdma, subsystem, namespace, data, port, referral or player")?;
         let with = assigns(&mut c, &mut None)?;
         c.end()?;
         out.push(Setting { what, with, place });
@@ -392,7 +402,7 @@ fn wire(lines: &[Line<'_>], at: &mut usize, indent: usize) -> Result<Vec<WireLin
         } else {
             return Err(c.fault("`>` (host to controller) or `<`"));
         };
-        let pdu = pdu_name(&mut c)?;
+        let pdu = pdu_or_packet(&mut c)?;
         let many = c.eat_mark("+");
         let command = command_of(&mut c, &pdu)?;
         let conds = conds(&mut c)?;

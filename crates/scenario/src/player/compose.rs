@@ -14,8 +14,23 @@ use crate::pattern::pattern;
 use crate::value::Val;
 
 /// Fields that are no bits of a header.
-const SPECIAL: &[&str] =
-    &["sgl", "lba", "blocks", "length", "data", "pattern", "pad", "flags", "byte", "term", "key", "addr", "invalidate"];
+const SPECIAL: &[&str] = &[
+    "sgl",
+    "lba",
+    "blocks",
+    "length",
+    "data",
+    "pattern",
+    "pad",
+    "flags",
+    "byte",
+    "term",
+    "key",
+    "addr",
+    "invalidate",
+    "memory",
+    "bounce",
+];
 
 /// What a script said of a PDU, with the values worked out.
 #[derive(Clone, Debug)]
@@ -198,13 +213,21 @@ impl Player<'_> {
             self.sqe_field(layout, s, &mut sqe)?;
         }
         let (data, length) = self.data_and_length(kind, said, &sqe)?;
+        let mut buffer = self.buffer(said)?;
+        let payload = data.len();
         let (sgl, inside, region) = if self.conns[i].is_rdma() {
-            let carried = self.carried(i, said, &sqe, data, length)?;
+            let carried = self.carried(i, said, &sqe, data, length, buffer)?;
             (Some(carried.sgl), carried.inside, carried.region)
         } else {
             let (sgl, inside) = self.sgl_and_data(i, kind, said, &sqe, data, length)?;
             (sgl, inside, None)
         };
+        let mut inside = inside;
+        if !inside.is_empty() {
+            // its data are copied into the capsule
+            inside = buffer.through(inside.into()).into();
+            buffer.touch(payload);
+        }
         if let Some(sgl) = sgl {
             sqe = sqe.with_sgl1(sgl);
         }
@@ -214,7 +237,7 @@ impl Player<'_> {
         let at = nvmf_wire::nvm::Read::from_bytes(*sqe.as_bytes()).slba().wrapping_mul(self.block_size());
         let c = &mut self.conns[i];
         c.last_cid = sqe.cid().0;
-        c.sent.insert(sqe.cid().0, Sent { region, ..Sent::new(sqe, kind, at) });
+        c.sent.insert(sqe.cid().0, Sent { buffer, region, ..Sent::new(sqe, kind, at) });
         self.vars.insert("cid".into(), Val::Int(u64::from(sqe.cid().0)));
         let mut header = header_of(CapsuleCmd::LAYOUT, PduType::CAPSULE_CMD);
         header[8..72].copy_from_slice(sqe.as_bytes());

@@ -14,6 +14,7 @@ use nvmf_wire::tcp::{Digests, Framer, IcResp, Pdu};
 use nvmf_wire::{CommandKind, Sqe};
 
 use super::compose::Said;
+use super::memory::Buffer;
 use super::rdma::{Pairs, Region};
 use crate::ast::End;
 use crate::roce::Packet;
@@ -53,6 +54,8 @@ pub(super) struct Sent {
     pub(super) kind: Option<&'static CommandKind>,
     /// Offset in the namespace that its data begins at, bytes.
     pub(super) at: u64,
+    /// The memory that its data lies in.
+    pub(super) buffer: Buffer,
     /// Over RDMA: memory registered for it, until its response.
     pub(super) region: Option<Region>,
     /// Over RDMA: what was in that memory when the response came, where the controller may write to it.
@@ -63,7 +66,7 @@ pub(super) struct Sent {
 
 impl Sent {
     pub(super) fn new(sqe: Sqe, kind: Option<&'static CommandKind>, at: u64) -> Self {
-        Self { sqe, kind, at, region: None, data: Vec::new(), invalidated: None }
+        Self { sqe, kind, at, buffer: Buffer::default(), region: None, data: Vec::new(), invalidated: None }
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nvmf_seam::rdma::{Access, Ask, Memory, Pd};
+use nvmf_seam::rdma::{Access, Ask, Memory, Pd, Place};
 use nvmf_wire::cm::{CmReq, IpCm, Mad};
 use nvmf_wire::rdma::RdmaRequest;
 use nvmf_wire::sgl::{SglKeyed, SglSubtype, SglType};
@@ -13,6 +13,7 @@ use nvmf_wire::{Cntlid, Layout, Qid, SglDescriptor, Sqe, Structure, Value, ZeroB
 
 use super::compose::{Said, number, word};
 use super::conn::Conn;
+use super::memory::Buffer;
 use super::rdma::{Asking, Pairs, Region};
 use super::{PATIENCE, Player, Seen, Step, StopKind};
 use crate::ast::Assign;
@@ -152,12 +153,22 @@ impl Player<'_> {
 
     /// The descriptor of a command over RDMA, and what it stands for: by default in the capsule what fits there, else memory with a
     /// key of its own. [RDMA-CAPS-01, RDMA-SGL-01, RDMA-SGL-02]
-    pub(super) fn carried(&mut self, i: usize, said: &[Said], sqe: &Sqe, data: Vec<u8>, length: u64) -> Step<Carried> {
+    pub(super) fn carried(
+        &mut self,
+        i: usize,
+        said: &[Said],
+        sqe: &Sqe,
+        data: Vec<u8>,
+        length: u64,
+        buffer: Buffer,
+    ) -> Step<Carried> {
         let by_word = word(said, "sgl");
         let fabrics = sqe.fctype().is_some();
         let room =
             if self.conns[i].qid == 0 || fabrics { 0 } else { self.vars.get("incapsule").and_then(|v| v.int().ok()).unwrap_or(0) };
-        let default = if !data.is_empty() && data.len() as u64 <= room { "in-capsule" } else { "keyed" };
+        // memory of a GPU is for the NIC to read: a CPU would have to fetch what goes into a capsule
+        let fits = !data.is_empty() && data.len() as u64 <= room && buffer.place == Place::Host;
+        let default = if fits { "in-capsule" } else { "keyed" };
         let plain = |sgl, inside| Ok(Carried { sgl, inside, region: None });
         let total = data.len().max(length as usize);
         match by_word.as_deref().unwrap_or(default) {
@@ -171,9 +182,11 @@ impl Player<'_> {
             }
             "keyed" => {
                 let length = number(said, "length").unwrap_or(total as u64);
-                let region = self.region_of(i, said, sqe, data, length)?;
+                let region = self.region_of(i, said, sqe, data, length, buffer)?;
                 let asks = number(said, "invalidate").map(|n| n != 0);
-                let asks = asks.or_else(|| self.conns[i].pairs().map(|p| p.asking.invalidate)).unwrap_or(false);
+                // there has to be a key to invalidate
+                let usual = self.conns[i].pairs().is_some_and(|p| p.asking.invalidate) && !matches!(region, Keyed::None);
+                let asks = asks.unwrap_or(usual);
                 let (own, region) = match region {
                     Keyed::Given { addr, key } => ((addr, key), None),
                     Keyed::None => ((0, 0), None),
@@ -200,7 +213,7 @@ impl Player<'_> {
     }
 
     /// The memory of a command: what the script names, or registered for it.
-    fn region_of(&mut self, i: usize, said: &[Said], sqe: &Sqe, data: Vec<u8>, length: u64) -> Step<Keyed> {
+    fn region_of(&mut self, i: usize, said: &[Said], sqe: &Sqe, data: Vec<u8>, length: u64, buffer: Buffer) -> Step<Keyed> {
         if let Some(key) = number(said, "key") {
             return Ok(Keyed::Given { addr: number(said, "addr").unwrap_or(0), key: key as u32 });
         }
@@ -213,10 +226,10 @@ impl Player<'_> {
             Direction::ControllerToHost => Access { read: false, write: true },
             Direction::None | Direction::Both => Access { read: true, write: true },
         };
-        self.register(i, data, total, access).map(Keyed::Own)
+        self.register(i, data, total, access, buffer).map(Keyed::Own)
     }
 
-    fn register(&mut self, i: usize, data: Vec<u8>, total: u64, access: Access) -> Step<Region> {
+    fn register(&mut self, i: usize, data: Vec<u8>, total: u64, access: Access, buffer: Buffer) -> Step<Region> {
         if total > MAX_REGION {
             return Err(self.script(format!("a region of {total} bytes; at most {MAX_REGION}")));
         }
@@ -232,7 +245,7 @@ impl Player<'_> {
             Memory::shared(data.into())
         };
         let Some(pairs) = self.conns[i].pairs() else { return Err(self.script("this connection is not over RDMA")) };
-        let registered = pairs.register(&mut *self.net, memory, access);
+        let registered = pairs.register(&mut *self.net, buffer.registered(memory), access);
         // a queue pair in error takes no work: what the script does then is judged by what it expects
         registered.or_else(|why| {
             if self.conns[i].is_over(&mut *self.net) {
@@ -263,7 +276,7 @@ impl Player<'_> {
             Some("none") => Access::default(),
             Some(other) => return Err(self.script(format!("access={other}; expected read, write, both or none"))),
         };
-        let r = self.register(i, data, bytes, access)?;
+        let r = self.register(i, data, bytes, access, self.buffer(&said)?)?;
         let beside = vec![("key", u64::from(r.key)), ("addr", r.addr), ("bytes", r.len as u64)];
         self.vars.insert(name.to_owned(), Val::Record { layout: None, bytes: Vec::new(), beside });
         Ok(())

@@ -3,13 +3,14 @@
 //!
 //! [`Player`] walks the statements; `conn` is a connection, `compose` makes PDUs from fields, `expect` judges what comes,
 //! `verbs` does whole commands and the way up to an association, `eval` expressions. Over RDMA `rdma` carries a connection, `keyed` has
-//! its memory, `packets` packets made by hand.
+//! its memory, `packets` packets made by hand. `memory` counts what a CPU touches.
 
 mod compose;
 mod conn;
 mod eval;
 mod expect;
 mod keyed;
+mod memory;
 mod packets;
 mod rdma;
 mod verbs;
@@ -313,7 +314,7 @@ impl<'a> Player<'a> {
         for i in 0..n {
             self.vars.insert("i".into(), Val::Int(i));
             self.block(body)?;
-            let kept = ["cid", "cntlid", "icresp", "i", "key", "addr", "qp"];
+            let kept = ["cid", "cntlid", "icresp", "i", "key", "addr", "qp", "touched"];
             self.vars.retain(|k, _| outer.contains(k) || kept.contains(&k.as_str()));
         }
         Ok(())

@@ -264,9 +264,12 @@ impl Pairs {
         };
         if let Some(s) = sent.get_mut(&cqe.cid().0) {
             s.invalidated = invalidated.map(|k| k.0);
-            let memory = s.region.take().and_then(|r| self.deregister(net, r.key));
             let comes = matches!(Direction::of(&s.sqe), Direction::ControllerToHost | Direction::Both);
-            s.data = memory.filter(|_| comes && cqe.status().is_success()).map_or(Vec::new(), |m| m.as_slice().to_vec());
+            let filled = comes && cqe.status().is_success();
+            if let Some(mut memory) = s.region.take().and_then(|r| self.deregister(net, r.key)) {
+                s.buffer.returned(&mut memory, filled);
+                s.data = if filled { memory.as_slice().to_vec() } else { Vec::new() };
+            }
         }
         let mut header = CapsuleResp::new().with(|h| h.cqe(*cqe.as_bytes()));
         header.bytes_mut()[0] = PduType::CAPSULE_RESP.0;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
 use nvmf_capture::Transport;
 use nvmf_wire::connect::{Connect, ConnectData};
 use nvmf_wire::property::{Cap, Cc, Csts, Property, Vs};
@@ -111,7 +112,7 @@ impl Player<'_> {
             c.hostid = d.hostid().to_vec();
         }
         self.transmit(i, bytes, &SendMode::default())?;
-        let done = self.complete(i, &[], Some(judged))?;
+        let done = self.complete(i, &Bytes::new(), Some(judged))?;
         if !done.cqe.status().is_success() {
             let message = format!("Connect to queue {qid} got {}", done.cqe.status().show(true));
             return Err(self.stop(StopKind::Prerequisite(judged), Seen::WrongAnswer, message));
@@ -167,7 +168,7 @@ impl Player<'_> {
             let own = [Said::of("fid", Val::Int(7)), Said::of("value", Val::Int(0x0003_0003))];
             let bytes = self.compose(admin, "CapsuleCmd", Some("SetFeatures"), &own)?;
             self.transmit(admin, bytes, &SendMode::default())?;
-            let done = self.complete(admin, &[], Some(JUDGED))?;
+            let done = self.complete(admin, &Bytes::new(), Some(JUDGED))?;
             if !done.cqe.status().is_success() {
                 let message = format!("Set Features, Number of Queues got {}", done.cqe.status());
                 return Err(self.stop(StopKind::Prerequisite(JUDGED), Seen::WrongAnswer, message));
@@ -197,7 +198,7 @@ impl Player<'_> {
     fn small(&mut self, i: usize, name: &str, own: &[Said], judged: &'static str) -> Step<Cqe> {
         let bytes = self.compose(i, "CapsuleCmd", Some(name), own)?;
         self.transmit(i, bytes, &SendMode::default())?;
-        let done = self.complete(i, &[], Some(judged))?;
+        let done = self.complete(i, &Bytes::new(), Some(judged))?;
         if done.cqe.status().is_success() {
             return Ok(done.cqe);
         }
@@ -223,7 +224,7 @@ impl Player<'_> {
         let bytes = self.compose(i, "CapsuleCmd", Some(name), &said)?;
         let sqe = self.conns[i].sent.get(&self.conns[i].last_cid).map_or(Sqe::new(), |s| s.sqe);
         self.transmit(i, bytes, &SendMode::default())?;
-        let payload = self.payload(i, &said)?;
+        let payload = self.payload(i, &said)?.into();
         let done = self.complete(i, &payload, None)?;
         if let Some(b) = bind {
             let beside = vec![
@@ -234,9 +235,13 @@ impl Player<'_> {
                 ("dnr", u64::from(done.cqe.dnr())),
                 ("cid", u64::from(done.cqe.cid().0)),
                 ("length", done.data.len() as u64),
+                ("touched", self.conns[i].sent.get(&done.cqe.cid().0).map_or(0, |s| s.buffer.touched)),
             ];
             let (layout, bytes) = record_of(&sqe, &done);
             self.vars.insert(b.to_owned(), Val::Record { layout, bytes, beside });
+        }
+        if name == "Connect" && done.cqe.status().is_success() {
+            self.conns[i].qid = Connect::from_bytes(*sqe.as_bytes()).qid().0;
         }
         let resp = done.resp.unwrap_or_else(|| synthetic(&done.cqe));
         let success = [Cond { name: "status".into(), op: Op::Equal, value: Expr::Word("success".into()), place: self.place }];
@@ -281,7 +286,7 @@ impl Player<'_> {
             .get(&self.conns[i].last_cid)
             .map_or((0, 0), |s| (s.at, nvmf_wire::nvm::Read::from_bytes(*s.sqe.as_bytes()).nlb().count()));
         self.transmit(i, bytes, &SendMode::default())?;
-        let payload = if write { self.payload(i, &said)? } else { Vec::new() };
+        let payload = if write { self.payload(i, &said)?.into() } else { Bytes::new() };
         let done = self.complete(i, &payload, None)?;
         if !done.cqe.status().is_success() {
             return self.grade(Grade::Fail, Seen::WrongAnswer, format!("{name} got {}", done.cqe.status()));
@@ -303,7 +308,7 @@ impl Player<'_> {
 
     /// Serves the command sent last until it completes: takes C2HData, answers R2T with `payload`. `judged` names the check that
     /// judges a failure on the way up; without it a failure is the script's own.
-    pub(super) fn complete(&mut self, i: usize, payload: &[u8], judged: Option<&'static str>) -> Step<Outcome> {
+    pub(super) fn complete(&mut self, i: usize, payload: &Bytes, judged: Option<&'static str>) -> Step<Outcome> {
         let cid = self.conns[i].last_cid;
         let until = self.net.now() + self.patience(PATIENCE) + self.patience(PATIENCE);
         let mut data = Vec::new();
@@ -317,6 +322,12 @@ impl Player<'_> {
                 PduType::C2H_DATA if C2hData::read(&p.header).is_ok_and(|h| h.cccid().0 == cid) => {
                     let h = C2hData::read(&p.header).unwrap_or_default();
                     self.conns[i].seen(p);
+                    let mut bytes = p.data.clone();
+                    if let Some(sent) = self.conns[i].sent.get_mut(&cid) {
+                        // out of the stream, and into the command's memory
+                        sent.buffer.touch(2 * bytes.len());
+                        bytes = sent.buffer.through(bytes);
+                    }
                     let (from, to) = (h.datao() as usize, h.datao() as usize + p.data.len());
                     if to > MAX_DATA {
                         break Err(self.broken(i, &next, judged));
@@ -325,7 +336,7 @@ impl Player<'_> {
                         data.resize(to, 0);
                     }
                     if let Some(d) = data.get_mut(from..to) {
-                        d.copy_from_slice(&p.data);
+                        d.copy_from_slice(&bytes);
                     }
                     if h.success() {
                         break Ok(Outcome { cqe: Cqe::new().with(|s| s.cid(Cid(cid))), data, resp: None });
@@ -335,10 +346,10 @@ impl Player<'_> {
                     let r = R2t::read(&p.header).unwrap_or_default();
                     self.conns[i].seen(p);
                     let (from, to) = (r.r2to() as usize, r.r2to() as usize + r.r2tl() as usize);
-                    let Some(part) = payload.get(from..to) else {
+                    if from > to || to > payload.len() {
                         break Err(self.broken(i, &next, judged));
-                    };
-                    self.answer_r2t(i, &r, part);
+                    }
+                    self.answer_r2t(i, &r, &payload.slice(from..to));
                 }
                 PduType::CAPSULE_RESP if cqe_of(p).cid().0 == cid => {
                     self.conns[i].seen(p);
@@ -355,17 +366,25 @@ impl Player<'_> {
         for p in aside.into_iter().rev() {
             self.conns[i].put_back(p);
         }
+        self.bind_touched(i, cid);
         out
     }
 
-    fn answer_r2t(&mut self, i: usize, r: &R2t, part: &[u8]) {
+    fn answer_r2t(&mut self, i: usize, r: &R2t, part: &Bytes) {
         let c = &mut self.conns[i];
         let most = c.icresp().map_or(usize::MAX, |r| r.maxh2cdata() as usize).max(4);
         let pieces = part.chunks(most).count();
         for (k, piece) in part.chunks(most).enumerate() {
             let mut head = typed::<H2cData>(PduType::H2C_DATA).with(|s| s.cccid(r.cccid()).ttag(r.ttag()));
             head.set().datao(r.r2to() + (k * most) as u32).datal(piece.len() as u32).last(k + 1 == pieces);
-            let pdu = Pdu::build(head.as_bytes(), piece.to_vec().into(), c.digests(), c.align()).seal().to_bytes();
+            let mut piece = part.slice_ref(piece);
+            let digest = c.digests().data;
+            if let Some(sent) = c.sent.get_mut(&r.cccid().0) {
+                // into the PDU, and over it for a digest
+                sent.buffer.touch(piece.len() * if digest { 2 } else { 1 });
+                piece = sent.buffer.through(piece);
+            }
+            let pdu = Pdu::build(head.as_bytes(), piece, c.digests(), c.align()).seal().to_bytes();
             c.last_sent.clone_from(&pdu);
             if c.send(&mut *self.net, &pdu).is_err() {
                 return;
@@ -396,7 +415,7 @@ impl Player<'_> {
             let own = [Said::of("ofst", Val::Int(u64::from(p.0))), Said::of("attrib", Val::Int(u64::from(p.size() == Some(8))))];
             let bytes = self.compose(i, "CapsuleCmd", Some("PropertyGet"), &own)?;
             self.transmit(i, bytes, &SendMode::default())?;
-            let done = self.complete(i, &[], None)?;
+            let done = self.complete(i, &Bytes::new(), None)?;
             if !done.cqe.status().is_success() {
                 return self.grade(Grade::Fail, Seen::WrongAnswer, format!("PropertyGet got {}", done.cqe.status().show(true)));
             }
@@ -437,7 +456,7 @@ impl Said {
 /// A response capsule for a command that SUCCESS completed.
 fn synthetic(cqe: &Cqe) -> Pdu {
     let head = typed::<nvmf_wire::tcp::CapsuleResp>(PduType::CAPSULE_RESP).with(|s| s.cqe(*cqe.as_bytes()));
-    Pdu::build(head.as_bytes(), bytes::Bytes::new(), Digests::default(), 4)
+    Pdu::build(head.as_bytes(), Bytes::new(), Digests::default(), 4)
 }
 
 /// The table of a command's data, where it is one structure; for the rest the response.
