@@ -97,9 +97,16 @@ pub fn peer() -> Peer {
 pub fn stage(scenario: &Scenario, seed: u64, fault: Option<&Fault>) -> Result<(Box<dyn Network>, Peer), String> {
     let tap = fault.cloned().map(|f| Arc::new(move || Box::new(FaultTap::new(&f)) as Box<dyn Tap>) as TapFactory);
     if scenario.target.is_empty() {
-        let mut world = sim(seed, fault);
-        let facts = probe::facts(&mut world, &mut peer(), None).map_err(|e| format!("{e:?}"))?;
-        return Ok((Box::new(world), Peer { facts: facts.vars, ..peer() }));
+        let (mut world, mut peer): (Box<dyn Network>, Peer) = match scenario.over {
+            Transport::Tcp => (Box::new(sim(seed, fault)), peer()),
+            Transport::Rdma => {
+                let options = FrameOptions::default();
+                let target = target_over(Reference::Plain, fault, PortTransport::Rdma(options.rdma.capsules));
+                (Box::new(FrameSim::new(seed, target, options)?), crate::rdma::peer())
+            }
+        };
+        peer.facts = probe::facts(&mut *world, &mut peer, None).map_err(|e| format!("{e:?}"))?.vars;
+        return Ok((world, peer));
     }
     let mut stage = Stage::new(scenario.over);
     for s in golden::settings(scenario)? {

@@ -171,6 +171,9 @@ fn a_field_changed_in_a_run_is_named() {
         ("rdma/life", "on c2h REP: set cm.resources=5", "CmRep.resources"),
         ("rdma/io", "on c2h SEND_ONLY_INV Write: set sqhd=$old+1", "CapsuleResp.Write.sqhd"),
         ("rdma/admin", "on c2h WRITE_FIRST Identify cns=1: set data.mdts=5", "IdentifyController.mdts"),
+        ("rdma/no-capsule-data", "on c2h CapsuleResp Write slba=8: set dw0=5", "CapsuleResp.Write.dw0"),
+        ("rdma/capsule-16k", "on c2h CapsuleResp Write: set dw0=3", "CapsuleResp.Write.dw0"),
+        ("rdma/namespace-event", "on c2h CapsuleResp AsyncEventRequest #1: set event_info=3", "AsyncEventRequest.event_info"),
         ("rdma/keep-alive-reset", "on c2h CapsuleResp KeepAlive #3: set dw0=1", "CapsuleResp.KeepAlive.dw0"),
         ("rdma/discover", "on c2h WRITE_FIRST GetLogPage lpo=1024: set data[8]=9", "DiscoveryEntry[0].asqsz"),
     ];

@@ -64,6 +64,12 @@ pub(super) fn message(state: &mut State, dir: Direction, message: &Message, out:
             rdma.behind = send.bytes.saturating_sub(Sqe::LEN as u64);
             capsule::check(state, sqe, rest, out);
             connected_as(state, sqe, out);
+            // a Connect that has its data in the capsule
+            if sqe.fctype() == Some(FabricsType::CONNECT)
+                && let Ok(data) = ConnectData::read(rest)
+            {
+                rdma_cm::controller(state, sqe, &data, out);
+            }
             state.note_command(sqe, rest);
             named(state, sqe);
         }
