@@ -1,5 +1,5 @@
-//! [`Network`] over the system's TCP sockets: blocking calls with timeouts, no runtime, one thread. RDMA where it was given a line of
-//! RoCEv2 ([`RealNetwork::with_rdma`]).
+//! [`Network`] over the system's TCP sockets: blocking calls with timeouts, no runtime, one thread. RDMA where it was given a device
+//! ([`RealNetwork::with_rdma`], [`RealNetwork::with_device`]).
 //!
 //! What it is: how a player or a [`crate::client::HostClient`] reaches a real peer. What it is not: a server (see the target side of
 //! this crate), and no place for protocol rules.
@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use nvmf_roce::desk::Desk;
-use nvmf_seam::rdma::RdmaNetwork;
+use nvmf_seam::rdma::{PlayedDevice, RdmaNetwork};
 use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError};
 use socket2::SockRef;
 
-use crate::roce::{Line, RealWire};
+use crate::Driver;
+use crate::roce::{Line, Player, RealWire};
 
 /// Bounds of a [`RealNetwork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct RealNetwork {
     /// Of the next link, those over RDMA among them.
     next: Arc<AtomicU32>,
     links: BTreeMap<LinkId, Link>,
-    rdma: Option<Desk<RealWire>>,
+    rdma: Option<Box<dyn Player>>,
 }
 
 /// Bytes read by one call.
@@ -83,7 +83,18 @@ impl RealNetwork {
     /// The same with a NIC on a line of RoCEv2.
     #[must_use]
     pub fn with_rdma(self, line: Line) -> Self {
-        Self { rdma: Some(RealWire::desk(line, self.begin, self.next.clone())), ..self }
+        let nic = line.player();
+        self.with_device(line, nic)
+    }
+
+    /// The same with any RDMA device, and what moves it.
+    #[must_use]
+    pub fn with_device<D, L>(self, line: L, device: D) -> Self
+    where
+        D: PlayedDevice + std::fmt::Debug + Send + 'static,
+        L: Driver<D> + 'static,
+    {
+        Self { rdma: Some(Box::new(RealWire::desk(line, device, self.begin, self.next.clone()))), ..self }
     }
 
     /// Makes networks without links and NIC whose clock and limits are those of this one, for other threads.
@@ -158,7 +169,7 @@ impl Network for RealNetwork {
     }
 
     fn rdma(&mut self) -> Option<&mut dyn RdmaNetwork> {
-        self.rdma.as_mut().map(|desk| desk as &mut dyn RdmaNetwork)
+        self.rdma.as_deref_mut().map(|desk| desk as &mut dyn RdmaNetwork)
     }
 }
 

@@ -196,6 +196,7 @@ fn raw_frames_on_an_interface() {
 mod nics {
     //! Two software NICs over their lines.
     use super::*;
+    use nvmf_net::Driver;
     use nvmf_net::roce::Line;
     use nvmf_roce::Nic;
     use nvmf_seam::Head;

@@ -12,10 +12,10 @@ use nvmf_conformance::report::files::Format;
 use nvmf_conformance::suite::Item;
 use nvmf_conformance::{ExitStatus, Expectations, select};
 use nvmf_engine::Reference;
-use nvmf_net::roce::Way;
 use nvmf_spec::Revision;
 
 use crate::list::{self, Row, Scripts};
+use crate::nic::{self, Nic};
 use crate::output;
 use crate::session::{self, Plan};
 use crate::values::{Blocks, HostPort, TransportArg, Uuid, nqn, scale, seed};
@@ -80,10 +80,8 @@ pub struct PeerArgs {
     /// What carries the capsules. Over RDMA, and without a port, discovery is asked over TCP 8009, then over RDMA 4420
     #[arg(long, value_enum, default_value_t = TransportArg::Tcp, value_name = "tcp|rdma")]
     pub transport: TransportArg,
-    /// How RoCEv2 goes out without an RDMA device: udp (port 4791), raw:INTERFACE, raw:INTERFACE:ADDRESS or
-    /// qemu:OUR-PORT:ITS-PORT:ADDRESS
-    #[arg(long, value_name = "WAY", default_value = "udp")]
-    pub nic: Way,
+    #[arg(long, value_name = "WAY", default_value = "udp", help = nic::HELP)]
+    pub nic: Nic,
     /// The subsystem; all connections then go to --target
     #[arg(long, value_parser = nqn, conflicts_with = "all_subsystems")]
     pub nqn: Option<String>,
@@ -237,7 +235,7 @@ impl PeerArgs {
         option("reference", (self.reference == ReferenceArg::Full).then(|| "full".into()));
         option("world", (self.world == WorldArg::Sim).then(|| "sim".into()));
         option("transport", (self.transport != TransportArg::Tcp).then(|| self.transport.to_string()));
-        option("nic", (self.nic != Way::Udp).then(|| self.nic.to_string()));
+        option("nic", (self.nic != Nic::default()).then(|| self.nic.to_string()));
         option("nqn", self.nqn.clone());
         option("hostnqn", self.hostnqn.clone());
         option("hostid", self.hostid.map(|id| id.to_string()));

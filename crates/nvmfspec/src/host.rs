@@ -13,7 +13,6 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use nvmf_conformance::ExitStatus;
 use nvmf_engine::host::{HostError, HostRdmaSettings, HostSettings};
-use nvmf_net::roce::{Line, Way};
 use nvmf_net::{ClientError, HostClient};
 use nvmf_seam::{Network, OpenError};
 use nvmf_spec::{Level, Side};
@@ -21,6 +20,7 @@ use nvmf_wire::Status;
 use nvmf_wire::tcp::{DISCOVERY_PORT, Digests, IO_PORT};
 
 use crate::bystander::Bystander;
+use crate::nic::{self, Nic};
 use crate::output;
 use crate::values::{HostPort, TransportArg, Uuid, millis, nqn};
 use discover::{DiscoverArgs, only_subsystem};
@@ -116,10 +116,8 @@ struct PeerArgs {
     /// What carries the capsules
     #[arg(long, value_enum, default_value_t = TransportArg::Tcp, value_name = "tcp|rdma")]
     transport: TransportArg,
-    /// How RoCEv2 goes out without an RDMA device: udp (port 4791), raw:INTERFACE, raw:INTERFACE:ADDRESS or
-    /// qemu:OUR-PORT:ITS-PORT:ADDRESS
-    #[arg(long, value_name = "WAY", default_value = "udp")]
-    nic: Way,
+    #[arg(long, value_name = "WAY", default_value = "udp", help = nic::HELP)]
+    nic: Nic,
     /// The subsystem
     #[arg(long, value_parser = nqn)]
     nqn: Option<String>,
@@ -213,7 +211,13 @@ pub fn run(mut args: HostArgs) -> ExitCode {
         _ => (false, false),
     };
     let peer = args.command.peer();
-    peer.bystander = (peer.judge || exercise).then(Shared::default);
+    // A full day is judged wherever that can be.
+    let seen = peer.transport == TransportArg::Tcp || peer.nic.shows_packets();
+    if peer.judge && !seen {
+        let why = format!("--nic {}: the packets of an RDMA device cannot be seen: leave out --judge", peer.nic);
+        return output::refuse(ExitStatus::Usage, &why);
+    }
+    peer.bystander = (peer.judge || exercise && seen).then(Shared::default);
     let bystander = peer.bystander.clone();
     let status = match args.command {
         HostCommand::Connect { peer, exercise, json, .. } if exercise.wanted() => exercise::run(&peer, &exercise, json),
@@ -351,7 +355,7 @@ fn reach(peer: &PeerArgs, ports: &[u16], settings: &HostSettings) -> Result<(Cli
         let host = peer.target.host.as_str();
         let found = (host, *port).to_socket_addrs().map_err(|e| Failure::Name(format!("{host}: {e}")))?;
         let over_tcp = peer.target.port.is_none() && *port == DISCOVERY_PORT;
-        if over_tcp && peer.transport == TransportArg::Rdma && matches!(peer.nic, Way::Qemu { .. }) {
+        if over_tcp && peer.transport == TransportArg::Rdma && peer.nic.is_apart() {
             // TCP does not go where these frames go.
             continue;
         }
@@ -376,8 +380,7 @@ fn reach_at(peer: &PeerArgs, at: SocketAddr, transport: TransportArg, settings: 
         TransportArg::Tcp => Watched::new(peer.bystander.clone()),
         TransportArg::Rdma => {
             settings.rdma = Some(HostRdmaSettings::default());
-            let carrier = peer.nic.open(None, Some(at.ip())).map_err(|e| Failure::Name(e.to_string()))?;
-            Watched::over_rdma(peer.bystander.clone(), Line::new(carrier), at.port())
+            Watched::over_rdma(peer.bystander.clone(), &peer.nic, at).map_err(|e| Failure::Name(e.to_string()))?
         }
     };
     Ok(HostClient::connect(network, at, settings)?)

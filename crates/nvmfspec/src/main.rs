@@ -16,6 +16,7 @@ mod input;
 mod ladder;
 mod lint;
 mod list;
+mod nic;
 mod output;
 mod place;
 mod scenario;

@@ -16,7 +16,7 @@ use nvmf_engine::{RdmaSettings, Reference, TcpSettings};
 use nvmf_fabric::{FrameOptions, FrameSim, Sim, SimOptions, SimTarget};
 use nvmf_net::roce::{Line, Way};
 use nvmf_net::target::{Listener, SubsystemConfig};
-use nvmf_net::{EmbeddedTarget, RealNetwork, TargetConfig};
+use nvmf_net::{EmbeddedTarget, NicSource, RealNetwork, TargetConfig};
 use nvmf_seam::{Geometry, Network};
 
 use crate::conformance::{PeerArgs, WorldArg};
@@ -84,8 +84,12 @@ fn remote(peer: &PeerArgs, target: &HostPort) -> Result<Place, (ExitStatus, Stri
             (ports.into_iter().map(|port| (Transport::Tcp, port)).collect(), real())
         }
         Transport::Rdma => {
-            let line = line(&peer.nic, first.ip())?;
-            let net: Box<dyn Network> = Box::new(RealNetwork::default().with_rdma(line));
+            if !peer.nic.shows_packets() {
+                let why = "an RDMA device neither shows packets nor sends wrong ones, which checks need: choose --nic udp or raw:INTERFACE";
+                return Err((ExitStatus::Usage, format!("--nic {}: {why}", peer.nic)));
+            }
+            let net = peer.nic.equip(RealNetwork::default(), first.ip(), None);
+            let net: Box<dyn Network> = Box::new(net.map_err(|e| (ExitStatus::Harness, e.to_string()))?);
             // One NIC has the whole address, so there is no other player beside.
             (rdma_ports(peer, target), (net, None))
         }
@@ -99,7 +103,7 @@ fn remote(peer: &PeerArgs, target: &HostPort) -> Result<Place, (ExitStatus, Stri
 fn rdma_ports(peer: &PeerArgs, target: &HostPort) -> Vec<(Transport, u16)> {
     match target.port {
         Some(port) => vec![(Transport::Rdma, port)],
-        None if matches!(peer.nic, Way::Qemu { .. }) => vec![(Transport::Rdma, PORTS[1])],
+        None if peer.nic.is_apart() => vec![(Transport::Rdma, PORTS[1])],
         None => vec![(Transport::Tcp, PORTS[0]), (Transport::Rdma, PORTS[1])],
     }
 }

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use nvmf_conformance::suite::Suite;
 use nvmf_conformance::{ExitStatus, select};
 use nvmf_engine::{ControllerModel, ControllerSettings, RdmaSettings, TcpSettings};
-use nvmf_net::roce::Way;
 use nvmf_net::target::{Listener, Observer, SubsystemConfig, TapFactory, Target, TargetConfig};
 use nvmf_scenario::ast::{Fault, Script};
 use nvmf_scenario::fault::FaultTap;
 
+use crate::nic::{self, Nic};
 use crate::output;
 use crate::values::{TransportArg, listen_at};
 use control::Control;
@@ -29,6 +29,7 @@ Examples:
   nvmfspec target --listen 0.0.0.0:4420 --namespace mem:1GiB,bs=4096 --namespace file:disk.img
   nvmfspec target --discovery 0.0.0.0:8009 --listen 0.0.0.0:4420
   nvmfspec target --transport rdma --listen 10.0.0.5         NVMe/RDMA over RoCEv2, without an RDMA device
+  nvmfspec target --transport rdma --listen 10.0.0.5 --nic verbs:mlx5_0    by an RDMA device
   nvmfspec target --transport tcp,rdma --listen 10.0.0.5 --discovery 10.0.0.5:8009
   nvmfspec target --judge                                    tells what the hosts that come do wrong
   nvmfspec target --fault tcp-r2t-nothing --pcap out.pcapng  a target that is wrong in one way
@@ -46,10 +47,8 @@ pub struct TargetArgs {
     /// Over what at each --listen: tcp, rdma or tcp,rdma
     #[arg(long, value_name = "WHAT", default_value = "tcp", value_delimiter = ',')]
     transport: Vec<TransportArg>,
-    /// How RoCEv2 goes out without an RDMA device: udp (port 4791 of the address), raw:INTERFACE, raw:INTERFACE:ADDRESS or
-    /// qemu:OUR-PORT:ITS-PORT:ADDRESS
-    #[arg(long, value_name = "WAY", default_value = "udp")]
-    nic: Way,
+    #[arg(long, value_name = "WAY", default_value = "udp", help = nic::HELP)]
+    nic: Nic,
     /// Where to listen over TCP for discovery alone; may be repeated
     #[arg(long, value_name = "ADDR:PORT")]
     discovery: Vec<SocketAddr>,
@@ -201,6 +200,9 @@ fn config(args: &TargetArgs, faults: &[Fault], log: Arc<Log>) -> Result<TargetCo
     let mut listeners: Vec<Listener> = args.listen.iter().flat_map(|at| args.transport.iter().map(move |t| over(at, t))).collect();
     if !faults.is_empty() && args.transport.contains(&TransportArg::Rdma) {
         return Err("--fault changes PDUs of NVMe/TCP: over RDMA there are none".into());
+    }
+    if args.transport.contains(&TransportArg::Rdma) && !args.nic.shows_packets() && (args.judge || args.pcap.is_some()) {
+        return Err(format!("--nic {}: the packets of an RDMA device cannot be seen: leave out --judge and --pcap", args.nic));
     }
     if let Some(first) = listeners.first_mut() {
         first.advertise = args.advertise;

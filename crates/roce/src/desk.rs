@@ -1,4 +1,4 @@
-//! The player's NIC: [`RdmaNetwork`] over a [`Nic`], in whatever world a [`Wire`] brings.
+//! The player's NIC: [`RdmaNetwork`] over a [`Nic`], or over any other [`PlayedDevice`], in whatever world a [`Wire`] brings.
 //!
 //! All waiting stands here once. A world that has a [`Desk`] gives it out by `Network::rdma`, and lets it take part when its player
 //! sleeps ([`Desk::idle`]).
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use nvmf_seam::rdma::{
-    Accepted, Ask, CmEvent, Device, DeviceError, Facts, Happening, Memory, QpId, RawPacket, RdmaNetwork, RdmaOpenError, Recorded,
-    Rkey, Work,
+    Accepted, Ask, CmEvent, DeviceError, Facts, Happening, Memory, PlayedDevice, QpId, RawPacket, RdmaNetwork, RdmaOpenError,
+    Recorded, Rkey, Work,
 };
 use nvmf_seam::{Instant, LinkId};
 use nvmf_wire::Value;
@@ -23,16 +23,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const KEPT: usize = 1024;
 
 /// What a [`Desk`] needs of its world.
-pub trait Wire {
+pub trait Wire<D = Nic> {
     /// Now, in the player's time.
     fn now(&self) -> Instant;
 
     /// Sends what the NIC has to send now ([`Nic::poll_datagram`] until it gives `None`), without letting time pass.
-    fn flush(&mut self, nic: &mut Nic);
+    fn flush(&mut self, nic: &mut D);
 
     /// Flushes, then lets the world go on until something was handed to the NIC (a packet, or a timeout that it had asked for), or until
     /// `until`; flushes again. False where the time is over and nothing more came.
-    fn step(&mut self, nic: &mut Nic, until: Instant) -> bool;
+    fn step(&mut self, nic: &mut D, until: Instant) -> bool;
 
     /// A number for a connection, of the same row as the other links of the world.
     fn next_link(&mut self) -> LinkId;
@@ -50,17 +50,17 @@ struct Link {
 /// A player's NIC in a world. What is recorded of connections is bounded by `NicSettings::record`, which is 0 by default: a world
 /// that shows traces raises it.
 #[derive(Debug)]
-pub struct Desk<W> {
-    nic: Nic,
+pub struct Desk<W, D = Nic> {
+    nic: D,
     wire: W,
     links: BTreeMap<LinkId, Link>,
     by_qp: BTreeMap<QpId, LinkId>,
     unopened: Vec<Recorded>,
 }
 
-impl<W: Wire> Desk<W> {
+impl<W: Wire<D>, D: PlayedDevice> Desk<W, D> {
     /// `nic` at the player's end of `wire`.
-    pub fn new(nic: Nic, wire: W) -> Self {
+    pub fn new(nic: D, wire: W) -> Self {
         Self { nic, wire, links: BTreeMap::new(), by_qp: BTreeMap::new(), unopened: Vec::new() }
     }
 
@@ -75,12 +75,12 @@ impl<W: Wire> Desk<W> {
     }
 
     /// Both parts, for a world whose player has more than RDMA and lets time pass by itself.
-    pub fn apart(&mut self) -> (&mut Nic, &mut W) {
+    pub fn apart(&mut self) -> (&mut D, &mut W) {
         (&mut self.nic, &mut self.wire)
     }
 
     /// The NIC.
-    pub fn nic(&self) -> &Nic {
+    pub fn nic(&self) -> &D {
         &self.nic
     }
 
@@ -145,7 +145,7 @@ impl<W: Wire> Desk<W> {
     }
 }
 
-impl<W: Wire> RdmaNetwork for Desk<W> {
+impl<W: Wire<D>, D: PlayedDevice> RdmaNetwork for Desk<W, D> {
     fn open_rdma(
         &mut self,
         to: SocketAddr,

@@ -1,10 +1,11 @@
 //! What a player needs beside [`nvmf_seam::rdma::Device`]: to see packets, to keep the NIC from acting, to send what no NIC would.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use nvmf_seam::Instant;
-use nvmf_seam::rdma::{DeviceError, Facts, Happening, Packet, PacketSide, QpId, RawPacket, Recorded, Rkey};
+use nvmf_seam::rdma::{Ask, DeviceError, Facts, Happening, Packet, PacketSide, PlayedDevice, QpId, RawPacket, Recorded, Rkey};
+use nvmf_wire::Value;
 
 use crate::cm::CmState;
 use crate::common::Core;
@@ -120,6 +121,52 @@ impl Nic {
         if let Some(conn) = self.table.get(id) {
             self.core.show(now, conn, packet);
         }
+    }
+}
+
+impl PlayedDevice for Nic {
+    fn is_over(&mut self, qp: QpId) -> bool {
+        Nic::is_over(self, qp)
+    }
+
+    fn connect_with(&mut self, now: Instant, to: SocketAddr, ask: &Ask, with: &[(String, Value)]) -> Result<QpId, DeviceError> {
+        Nic::connect_with(self, now, to, ask, with)
+    }
+
+    fn poll_happening(&mut self) -> Option<(QpId, Happening)> {
+        Nic::poll_happening(self)
+    }
+
+    fn observe(&mut self, qp: QpId, on: bool) {
+        Nic::observe(self, qp, on);
+    }
+
+    fn recorded(&mut self, qp: QpId) -> Vec<Recorded> {
+        Nic::recorded(self, qp)
+    }
+
+    fn peek(&mut self, key: Rkey) -> Option<Bytes> {
+        Nic::peek(self, key)
+    }
+
+    fn facts(&mut self, qp: QpId) -> Option<Facts> {
+        Nic::facts(self, qp)
+    }
+
+    fn inject(&mut self, qp: QpId, packet: RawPacket) -> Result<(), DeviceError> {
+        Nic::inject(self, qp, packet)
+    }
+
+    fn inject_to(&mut self, to: IpAddr, packet: RawPacket) -> Result<(), DeviceError> {
+        Nic::inject_to(self, to, packet)
+    }
+
+    fn skip_psns(&mut self, qp: QpId, by: u32) {
+        Nic::skip_psns(self, qp, by);
+    }
+
+    fn mute(&mut self, qp: QpId, on: bool) {
+        Nic::mute(self, qp, on);
     }
 }
 

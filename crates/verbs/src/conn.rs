@@ -65,6 +65,8 @@ pub struct Conn {
     done: VecDeque<Completion>,
     /// Payload bytes that were copied into registered buffers.
     pub copied: u64,
+    /// It did not come up, or ended.
+    pub over: bool,
 }
 
 impl Conn {
@@ -79,6 +81,7 @@ impl Conn {
             regions: BTreeMap::new(),
             done: VecDeque::new(),
             copied: 0,
+            over: false,
         }
     }
 
@@ -381,12 +384,27 @@ impl Conn {
     }
 }
 
-impl Drop for Conn {
-    fn drop(&mut self) {
+impl Conn {
+    /// Ends it; the memory of its regions.
+    pub fn dissolve(mut self) -> Vec<(Rkey, Memory)> {
+        self.end();
+        mem::take(&mut self.regions).into_iter().map(|(key, region)| (key, region.dissolve(false).0)).collect()
+    }
+
+    fn end(&mut self) {
+        // Windows first: one that is bound is the queue pair's. [IBA vol. 1, 10.6.7.2.3]
+        self.regions.values_mut().for_each(|r| r.window = None);
         if self.pair.is_some() {
             // SAFETY: the queue pair is there and destroyed once; after it no NIC touches buffers and regions of ours.
             unsafe { rdma_destroy_qp(self.id.as_ptr()) };
+            self.pair = None;
         }
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -1,6 +1,7 @@
 //! [`VerbsDevice`]: the connections of one RDMA device.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
@@ -8,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nvmf_seam::Instant;
-use nvmf_seam::rdma::{Accept, Accepted, Ask, CmEvent, Device, DeviceError, DeviceEvent, Limits, Memory, QpId, Rkey, Work};
+use nvmf_seam::rdma::{
+    Accept, Accepted, Ask, CmEvent, Device, DeviceError, DeviceEvent, Limits, Memory, PlayedDevice, QpId, Rkey, Work,
+};
 use rdma_sys::{ibv_ack_async_event, ibv_async_event, ibv_context, ibv_device_cap_flags, ibv_event_type, ibv_get_async_event};
 
 use crate::cm::{Events, Id, What};
@@ -113,6 +116,8 @@ pub struct VerbsDevice {
     ready: Ready,
     next: u32,
     events: VecDeque<(QpId, DeviceEvent)>,
+    /// Memory of connections that were destroyed, until it is asked for, or another connection is.
+    left: Vec<(Rkey, Memory)>,
 }
 
 // SAFETY: librdmacm and libibverbs may be called from any thread, and all pointers in it are its own.
@@ -144,10 +149,17 @@ impl VerbsDevice {
             ready,
             next: 0,
             events: VecDeque::new(),
+            left: Vec::new(),
         };
         if let Some(address) = device.settings.address {
             let probe = Id::new(&device.channel)?;
-            probe.bind(SocketAddr::new(address, 0))?;
+            if probe.bind(SocketAddr::new(address, 0)).is_err() || probe.context().is_null() {
+                let why = format!(
+                    "{address} is not on the RDMA device {}: `rdma link` tells on which interface it is",
+                    device.settings.name
+                );
+                return Err(DeviceError::Other(why));
+            }
             device.enter(probe.context())?;
         }
         Ok(device)
@@ -158,10 +170,12 @@ impl VerbsDevice {
         self.ready.wait(most)
     }
 
-    /// Takes in what the hardware and CM have.
-    pub fn turn(&mut self) {
+    /// Takes in what the hardware and CM have; true where something came.
+    pub fn turn(&mut self) -> bool {
+        let mut came = false;
         while let Some(told) = self.channel.next() {
             self.told(told.id, told.what);
+            came = true;
         }
         // A queue is armed before it is emptied: one that is not told of has nothing.
         while let Some(qp) = self.context.as_ref().and_then(|c| c.channel.next()).map(QpId) {
@@ -169,8 +183,15 @@ impl VerbsDevice {
                 conn.poll();
             }
             self.collect(qp);
+            came = true;
         }
         self.asynchronous();
+        came
+    }
+
+    /// Something waits for [`Device::poll_event`]. Not all of it comes by the descriptor: work may be over as soon as it is posted.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Payload bytes that a CPU copied into registered buffers.
@@ -265,6 +286,7 @@ impl VerbsDevice {
     fn lost(&mut self, qp: QpId, event: CmEvent) {
         self.asks.remove(&qp);
         if let Some(c) = self.conns.get_mut(&qp) {
+            c.over = true;
             c.flush_early();
             c.poll();
         }
@@ -319,6 +341,21 @@ impl AsFd for VerbsDevice {
     }
 }
 
+impl fmt::Debug for VerbsDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerbsDevice")
+            .field("settings", &self.settings)
+            .field("connections", &self.conns.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PlayedDevice for VerbsDevice {
+    fn is_over(&mut self, qp: QpId) -> bool {
+        self.conns.get(&qp).is_none_or(|c| c.over)
+    }
+}
+
 impl Device for VerbsDevice {
     fn limits(&self) -> Limits {
         let usual = Limits {
@@ -344,6 +381,7 @@ impl Device for VerbsDevice {
         let id = Id::new(&self.channel)?;
         id.resolve(self.settings.address, to)?;
         let qp = self.number();
+        self.left.clear();
         self.conns.insert(qp, Conn::new(id));
         self.asks.insert(qp, ask.clone());
         Ok(qp)
@@ -367,7 +405,7 @@ impl Device for VerbsDevice {
 
     fn destroy(&mut self, _now: Instant, qp: QpId) {
         self.asks.remove(&qp);
-        self.conns.remove(&qp);
+        self.left.extend(self.conns.remove(&qp).into_iter().flat_map(Conn::dissolve));
         self.events.retain(|(of, _)| *of != qp);
     }
 
@@ -378,7 +416,8 @@ impl Device for VerbsDevice {
     }
 
     fn deregister(&mut self, key: Rkey) -> Option<Memory> {
-        self.conns.values_mut().find_map(|c| c.deregister(key))
+        let left = self.left.iter().position(|(of, _)| *of == key).map(|at| self.left.swap_remove(at).1);
+        left.or_else(|| self.conns.values_mut().find_map(|c| c.deregister(key)))
     }
 
     fn poll_event(&mut self) -> Option<(QpId, DeviceEvent)> {

@@ -44,7 +44,10 @@ impl Ready {
         match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
             fd if fd >= 0 => {
                 // SAFETY: just made.
-                Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+                let ready = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+                // Nobody reads it; but who watches descriptors may ask for this.
+                set_nonblocking(fd)?;
+                Ok(ready)
             }
             _ => Err(errno("cannot make an epoll descriptor")),
         }

@@ -261,6 +261,6 @@ fn all_kinds_of_work_on_a_device() {
 
 #[test]
 fn a_device_that_is_not_there_is_told() {
-    let e = VerbsDevice::open(Settings::of("no-such-device")).err().expect("an error").to_string();
+    let e = VerbsDevice::open(Settings::of("no-such-device")).expect_err("no such device").to_string();
     assert!(e.starts_with("no RDMA device no-such-device: there "), "{e}");
 }

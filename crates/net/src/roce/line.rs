@@ -10,7 +10,8 @@ use std::time::Duration;
 use nvmf_roce::{Datagram, Nic, NicSettings};
 use nvmf_seam::Instant;
 
-use super::{Carrier, wait};
+use super::Carrier;
+use crate::driver::{Driver, PacketTap, Turn};
 
 /// Receive calls of one turn; what is left comes in the next.
 const CALLS: usize = 8;
@@ -24,27 +25,10 @@ pub struct Line {
     tap: Option<PacketTap>,
 }
 
-/// Is shown each packet that came and each that goes, from the IP header to the ICRC.
-pub type PacketTap = Box<dyn FnMut(&[u8]) + Send>;
-
-/// What a turn did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
-    /// Something came.
-    pub came: bool,
-    /// More may be there.
-    pub more: bool,
-}
-
 impl Line {
     /// A line on which nothing waits.
     pub fn new(carrier: Box<dyn Carrier>) -> Self {
         Self { carrier, queue: VecDeque::new(), tap: None }
-    }
-
-    /// Shows packets to `tap` from now on, which costs a copy of what goes.
-    pub fn tap(&mut self, tap: PacketTap) {
-        self.tap = Some(tap);
     }
 
     /// The address of its NIC.
@@ -70,9 +54,20 @@ impl Line {
     pub fn nic_with(&self, settings: NicSettings) -> Nic {
         Nic::new(settings, RandomState::new().hash_one(self.address()))
     }
+}
 
-    /// Gives the NIC what came and what is due, and sends what it has.
-    pub fn turn(&mut self, now: Instant, nic: &mut Nic) -> io::Result<Turn> {
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.carrier.as_fd()
+    }
+}
+
+impl Driver<Nic> for Line {
+    fn address(&self) -> IpAddr {
+        Line::address(self)
+    }
+
+    fn turn(&mut self, now: Instant, nic: &mut Nic) -> io::Result<Turn> {
         let mut turn = Turn { came: false, more: true };
         for _ in 0..CALLS {
             let tap = &mut self.tap;
@@ -91,8 +86,7 @@ impl Line {
         Ok(turn)
     }
 
-    /// Sends what the NIC has, as far as it goes.
-    pub fn send(&mut self, now: Instant, nic: &mut Nic) -> io::Result<()> {
+    fn send(&mut self, now: Instant, nic: &mut Nic) -> io::Result<()> {
         loop {
             while self.queue.len() < BURST
                 && let Some(datagram) = nic.poll_datagram(now)
@@ -109,20 +103,13 @@ impl Line {
         }
     }
 
-    /// When the next turn is due, whatever comes.
-    pub fn due(&self, now: Instant, nic: &mut Nic) -> Option<Instant> {
+    fn due(&self, now: Instant, nic: &mut Nic) -> Option<Instant> {
         let blocked = (!self.queue.is_empty()).then_some(now + Duration::from_millis(1));
         [nic.poll_timeout(), self.carrier.poll_timeout(), blocked].into_iter().flatten().min()
     }
 
-    /// Waits until something came or the time is over.
-    pub fn wait(&self, time: Duration) {
-        wait(&*self.carrier, time);
-    }
-}
-
-impl AsFd for Line {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.carrier.as_fd()
+    /// Costs a copy of what goes.
+    fn tap(&mut self, tap: PacketTap) {
+        self.tap = Some(tap);
     }
 }

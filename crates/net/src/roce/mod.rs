@@ -25,11 +25,11 @@ use nix::sys::time::TimeSpec;
 use nvmf_roce::Datagram;
 use nvmf_seam::Instant;
 
-pub use desk::RealWire;
+pub use desk::{Player, RealWire};
 pub use frames::FrameCarrier;
-pub use line::{Line, PacketTap, Turn};
+pub use line::Line;
 pub use udp::UdpCarrier;
-pub use way::{OpenFault, Way};
+pub use way::{OpenFault, Way, address_towards};
 
 /// What moves the packets of one NIC. No call waits; the descriptor (`AsFd`) is readable when something came.
 pub trait Carrier: AsFd + Send {
@@ -61,8 +61,8 @@ pub trait Carrier: AsFd + Send {
 }
 
 /// Waits until something came or the time is over.
-pub fn wait(carrier: &dyn Carrier, time: Duration) {
-    let mut fds = [PollFd::new(carrier.as_fd(), PollFlags::POLLIN)];
+pub fn wait(source: &(impl AsFd + ?Sized), time: Duration) {
+    let mut fds = [PollFd::new(source.as_fd(), PollFlags::POLLIN)];
     // An interrupted wait is a short one: the caller looks at its clock.
     let _ = nix::poll::ppoll(&mut fds, Some(TimeSpec::from_duration(time)), None);
 }

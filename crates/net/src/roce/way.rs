@@ -10,8 +10,13 @@ use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{LinkAddr, SockaddrStorage, getsockopt, setsockopt, sockopt};
 
+use nvmf_engine::RdmaSettings;
+
 use super::ethernet::Mac;
-use super::{Carrier, FrameCarrier, UdpCarrier};
+use super::{Carrier, FrameCarrier, Line, UdpCarrier};
+use crate::driver::{Driver, NicSource, PacketTap};
+use crate::real::RealNetwork;
+use crate::target::ServedDevice;
 
 /// Bytes of an IP packet in a frame of usual length.
 pub(super) const ETHERNET_MTU: u32 = 1500;
@@ -128,14 +133,27 @@ impl Way {
             }
         }
     }
+}
 
-    /// The address that it will have, where that is known without opening it.
-    pub fn address(&self) -> Option<IpAddr> {
+impl NicSource for Way {
+    fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Udp => None,
             Self::Raw { address, .. } => *address,
             Self::Qemu { address, .. } => Some(*address),
         }
+    }
+
+    fn at(&self, address: IpAddr, settings: &RdmaSettings) -> io::Result<ServedDevice> {
+        let line = Line::new(self.open(Some(address), None)?);
+        let nic = line.nic();
+        ServedDevice::new(line, nic, settings)
+    }
+
+    fn equip(&self, network: RealNetwork, peer: IpAddr, tap: Option<PacketTap>) -> io::Result<RealNetwork> {
+        let mut line = Line::new(self.open(None, Some(peer))?);
+        tap.into_iter().for_each(|tap| line.tap(tap));
+        Ok(network.with_rdma(line))
     }
 }
 
@@ -216,7 +234,7 @@ fn raw_fault(interface: &str, e: &io::Error) -> String {
 }
 
 /// Our address on the way to a peer.
-fn address_towards(peer: IpAddr) -> io::Result<IpAddr> {
+pub fn address_towards(peer: IpAddr) -> io::Result<IpAddr> {
     towards(peer)?.local_addr().map(|at| at.ip())
 }
 

@@ -24,9 +24,10 @@ use nvmf_seam::{Instant, Side, Tap};
 use tokio::net::TcpListener;
 
 pub use embedded::EmbeddedTarget;
+pub use rdma::ServedDevice;
 use shared::Shared;
 
-use crate::roce::Way;
+use crate::NicSource;
 
 /// Makes the tap of a new connection.
 pub type TapFactory = Arc<dyn Fn() -> Box<dyn Tap> + Send + Sync>;
@@ -36,8 +37,8 @@ pub type TapFactory = Arc<dyn Fn() -> Box<dyn Tap> + Send + Sync>;
 pub struct Listener {
     /// Address; port 0 for any free one, over RDMA for 4420.
     pub at: SocketAddr,
-    /// Over TCP (`None`), or over RDMA with RoCEv2 going out this way. Listeners at one address share its NIC.
-    pub rdma: Option<Way>,
+    /// Over TCP (`None`), or over RDMA by a device from here. Listeners at one address share its device.
+    pub rdma: Option<Arc<dyn NicSource>>,
     /// What the discovery log gives instead of the address bound to.
     pub advertise: Option<SocketAddr>,
     /// Only the discovery subsystem is reached here.
@@ -51,8 +52,8 @@ impl Listener {
     }
 
     /// The same over RDMA.
-    pub fn over_rdma(self, way: Way) -> Self {
-        Self { rdma: Some(way), ..self }
+    pub fn over_rdma(self, source: impl NicSource + 'static) -> Self {
+        Self { rdma: Some(Arc::new(source)), ..self }
     }
 }
 
@@ -113,7 +114,7 @@ pub struct Target {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
     listeners: Vec<(u16, TcpListener)>,
-    devices: Vec<rdma::Device>,
+    devices: Vec<(String, ServedDevice)>,
 }
 
 /// Reaches the hub of a target that runs, from any thread.
@@ -142,7 +143,7 @@ impl Target {
                 hub.add_namespace(&s.nqn, *nsid, ns.clone()).map_err(invalid)?;
             }
         }
-        let (mut listeners, mut devices, mut addresses) = (Vec::new(), Vec::<rdma::Device>::new(), Vec::new());
+        let (mut listeners, mut devices, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
         for (l, id) in config.listeners.iter().zip(1..) {
             let (at, transport) = match &l.rdma {
                 None => {
@@ -151,7 +152,10 @@ impl Target {
                     listeners.push((id, socket));
                     (at, PortTransport::Tcp)
                 }
-                Some(way) => (rdma::listen(&mut devices, way, l.at, id, &config.rdma)?, PortTransport::Rdma(config.rdma.capsules)),
+                Some(source) => {
+                    let at = rdma::listen(&mut devices, source.as_ref(), l.at, id, &config.rdma)?;
+                    (at, PortTransport::Rdma(config.rdma.capsules))
+                }
             };
             let advertise = l.advertise.unwrap_or(at);
             hub.add_port(Port { id, advertise, discovery_only: l.discovery_only, transport }).map_err(invalid)?;
@@ -175,7 +179,7 @@ impl Target {
         let timer = tokio::spawn(shared::keep_time(self.shared.clone()));
         let accepting: Vec<_> =
             self.listeners.into_iter().map(|(port, l)| tokio::spawn(accept(self.shared.clone(), port, l))).collect();
-        let devices: Vec<_> = self.devices.into_iter().map(|d| tokio::spawn(d.serve(self.shared.clone()))).collect();
+        let devices: Vec<_> = self.devices.into_iter().map(|(_, d)| tokio::spawn(d.serve(self.shared.clone()))).collect();
         stop.await;
         for task in accepting {
             task.abort();

@@ -1,16 +1,16 @@
-//! The task of an RDMA device: between a carrier of RoCEv2 with its software NIC, the engine's [`Target`], the hub and stores.
+//! The task of an RDMA device: between what moves the device, the engine's [`Target`], the hub and stores.
 
 use std::io;
-use std::net::{self, SocketAddr};
-use std::os::fd::AsFd;
+use std::net::{self, IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use nvmf_engine::RdmaSettings;
 use nvmf_engine::message::ConnectionId;
 use nvmf_engine::rdma::Target;
 use nvmf_engine::tcp::StoreDone;
-use nvmf_roce::Nic;
 use nvmf_seam::Instant;
+use nvmf_seam::rdma::DeviceError;
 use nvmf_wire::tcp::IO_PORT;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -18,40 +18,65 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::connection::sleep;
 use super::shared::{DeviceMail, Shared};
-use crate::roce::{Line, Way};
+use crate::driver::{Driver, NicSource};
 
-/// One NIC, and the connections over it.
-pub(super) struct Device {
-    way: Way,
-    line: Line,
-    target: Target<Nic>,
-    /// The carrier's socket once more, of whatever kind it is: tells when something came, and nothing else is done with it.
+/// A device with what moves it, for a target.
+pub struct ServedDevice(Box<dyn Serve>);
+
+impl ServedDevice {
+    /// Must be called within a tokio runtime; the descriptor of `line` is one that does not block.
+    pub fn new<D, L>(line: L, device: D, settings: &RdmaSettings) -> io::Result<Self>
+    where
+        D: nvmf_seam::rdma::Device + Send + 'static,
+        L: Driver<D> + 'static,
+    {
+        let socket = UdpSocket::from_std(net::UdpSocket::from(line.as_fd().try_clone_to_owned()?))?;
+        let target = Target::new(device, settings.clone());
+        Ok(Self(Box::new(Device { line, target, socket })))
+    }
+
+    /// Serves until the task is aborted, or the driver fails.
+    pub(super) async fn serve(self, shared: Arc<Shared>) {
+        self.0.serve(shared).await;
+    }
+}
+
+/// A [`Device`], whatever it is.
+trait Serve: Send {
+    fn address(&self) -> IpAddr;
+    fn listen(&mut self, port: u16, hub_port: u16) -> Result<(), DeviceError>;
+    fn serve(self: Box<Self>, shared: Arc<Shared>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// One device, and the connections over it.
+struct Device<D, L> {
+    line: L,
+    target: Target<D>,
+    /// The line's descriptor once more, of whatever kind it is: tells when something came, and nothing else is done with it.
     socket: UdpSocket,
 }
 
 /// Adds a port of the hub to the device at its address, which is made where there is none. The address that hosts reach it by.
 pub(super) fn listen(
-    devices: &mut Vec<Device>,
-    way: &Way,
+    devices: &mut Vec<(String, ServedDevice)>,
+    source: &dyn NicSource,
     at: SocketAddr,
     hub_port: u16,
     settings: &RdmaSettings,
 ) -> io::Result<SocketAddr> {
-    let address = way.address().unwrap_or(at.ip());
-    let known = devices.iter().position(|d| d.way == *way && d.line.address() == address);
+    let address = source.address().unwrap_or(at.ip());
+    let name = source.to_string();
+    let known = devices.iter().position(|(of, d)| *of == name && d.0.address() == address);
     let device = match known.and_then(|i| devices.get_mut(i)) {
-        Some(device) => device,
+        Some((_, device)) => device,
         None => {
-            let line = Line::new(way.open(Some(address), None)?);
-            let socket = UdpSocket::from_std(net::UdpSocket::from(line.as_fd().try_clone_to_owned()?))?;
-            let target = Target::new(line.nic(), settings.clone());
-            devices.push(Device { way: way.clone(), line, target, socket });
-            devices.last_mut().ok_or(io::ErrorKind::Other)?
+            devices.push((name, source.at(address, settings)?));
+            devices.last_mut().map(|(_, device)| device).ok_or(io::ErrorKind::Other)?
         }
     };
     let port = if at.port() == 0 { IO_PORT } else { at.port() };
-    device.target.listen(port, hub_port).map_err(|e| io::Error::other(format!("RDMA port {port}: {e}")))?;
-    Ok(SocketAddr::new(device.line.address(), port))
+    device.0.listen(port, hub_port).map_err(|e| io::Error::other(format!("RDMA port {port}: {e}")))?;
+    Ok(SocketAddr::new(device.0.address(), port))
 }
 
 /// What the task is told from outside.
@@ -62,9 +87,26 @@ struct Inbox {
     done: UnboundedSender<(ConnectionId, StoreDone)>,
 }
 
-impl Device {
-    /// Serves until the task is aborted, or the carrier fails.
-    pub async fn serve(mut self, shared: Arc<Shared>) {
+impl<D, L> Serve for Device<D, L>
+where
+    D: nvmf_seam::rdma::Device + Send + 'static,
+    L: Driver<D> + 'static,
+{
+    fn address(&self) -> IpAddr {
+        self.line.address()
+    }
+
+    fn listen(&mut self, port: u16, hub_port: u16) -> Result<(), DeviceError> {
+        self.target.listen(port, hub_port)
+    }
+
+    fn serve(self: Box<Self>, shared: Arc<Shared>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.run(shared))
+    }
+}
+
+impl<D: nvmf_seam::rdma::Device + Send, L: Driver<D>> Device<D, L> {
+    async fn run(mut self: Box<Self>, shared: Arc<Shared>) {
         let ((mail, messages), (done, stores)) = (unbounded_channel(), unbounded_channel());
         let mut inbox = Inbox { messages, stores, mail, done };
         if shared.wants_packets() {

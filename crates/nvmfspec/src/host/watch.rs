@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nvmf_capture::Direction;
-use nvmf_net::RealNetwork;
-use nvmf_net::roce::Line;
+use nvmf_net::driver::PacketTap;
+use nvmf_net::{NicSource, RealNetwork};
 use nvmf_seam::rdma::RdmaNetwork;
 use nvmf_seam::{Instant, LinkId, Network, OpenError, Received, SendError};
 
@@ -38,21 +38,21 @@ impl Watched {
         Self::with(RealNetwork::default(), bystander)
     }
 
-    /// The same with a NIC, to connect to `port`.
-    pub(super) fn over_rdma(bystander: Option<Shared>, mut line: Line, port: u16) -> Self {
+    /// The same with a NIC, to connect to `to`.
+    pub(super) fn over_rdma(bystander: Option<Shared>, nic: &dyn NicSource, to: SocketAddr) -> std::io::Result<Self> {
         let packets = Arc::<Mutex<Vec<(u64, Bytes)>>>::default();
-        if bystander.is_some() {
+        let tap = bystander.is_some().then(|| -> PacketTap {
             let (begin, kept) = (std::time::Instant::now(), packets.clone());
-            line.tap(Box::new(move |packet| {
+            Box::new(move |packet| {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 if kept.len() < PACKETS {
                     kept.push((begin.elapsed().as_nanos() as u64, Bytes::copy_from_slice(packet)));
                 }
-            }));
-        }
-        let mut watched = Self::with(RealNetwork::default().with_rdma(line), bystander);
-        (watched.packets, watched.port) = (packets, port);
-        watched
+            })
+        });
+        let mut watched = Self::with(nic.equip(RealNetwork::default(), to.ip(), tap)?, bystander);
+        (watched.packets, watched.port) = (packets, to.port());
+        Ok(watched)
     }
 
     fn with(inner: RealNetwork, bystander: Option<Shared>) -> Self {

@@ -17,7 +17,7 @@ use crate::time::Instant;
 use crate::transmit::Head;
 
 pub use memory::{Memory, Place};
-pub use player::{Facts, Happening, Icrc, Packet, PacketSide, RawPacket, RdmaNetwork, RdmaOpenError, Recorded};
+pub use player::{Facts, Happening, Icrc, Packet, PacketSide, PlayedDevice, RawPacket, RdmaNetwork, RdmaOpenError, Recorded};
 
 /// A connection at a device: a queue pair (QP) and what CM knows of it. The device numbers it and never uses a number twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

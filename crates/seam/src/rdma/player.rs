@@ -6,7 +6,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use nvmf_wire::Value;
 
-use super::{Accepted, Ask, CmEvent, Completion, DeviceError, Memory, Rkey, Work};
+use super::{Accepted, Ask, CmEvent, Completion, Device, DeviceError, DeviceEvent, Memory, QpId, Rkey, Work};
 use crate::network::LinkId;
 use crate::time::Instant;
 
@@ -169,3 +169,62 @@ pub trait RdmaNetwork {
     /// All IP packets of the attempt at which [`RdmaNetwork::open_rdma`] failed last: it has no link.
     fn recorded_unopened(&mut self) -> Vec<Recorded>;
 }
+
+/// What a player needs of the device behind an [`RdmaNetwork`], beyond [`Device`]. What stands here holds for hardware: it shows no
+/// packets, and sends none but its own.
+pub trait PlayedDevice: Device {
+    /// Nothing more comes of a connection: it ended, or never came up.
+    fn is_over(&mut self, qp: QpId) -> bool;
+
+    /// [`Device::connect`]; `with` as in [`RdmaNetwork::open_rdma`].
+    fn connect_with(&mut self, now: Instant, to: SocketAddr, ask: &Ask, with: &[(String, Value)]) -> Result<QpId, DeviceError> {
+        match with.first() {
+            None => self.connect(now, to, ask),
+            Some((field, _)) => Err(DeviceError::Other(format!("{field} cannot be chosen: an RDMA device fills in its own REQ"))),
+        }
+    }
+
+    /// What happened, oldest first, packets among it.
+    fn poll_happening(&mut self) -> Option<(QpId, Happening)> {
+        self.poll_event().map(|(qp, event)| match event {
+            DeviceEvent::Cm(event) => (qp, Happening::Cm(event)),
+            DeviceEvent::Completed(done) => (qp, Happening::Completed(done)),
+        })
+    }
+
+    /// From now on packets of the peer are among what happens.
+    fn observe(&mut self, _qp: QpId, _on: bool) {}
+
+    /// See [`RdmaNetwork::recorded`].
+    fn recorded(&mut self, _qp: QpId) -> Vec<Recorded> {
+        Vec::new()
+    }
+
+    /// See [`RdmaNetwork::peek`].
+    fn peek(&mut self, _key: Rkey) -> Option<Bytes> {
+        None
+    }
+
+    /// See [`RdmaNetwork::facts`].
+    fn facts(&mut self, _qp: QpId) -> Option<Facts> {
+        None
+    }
+
+    /// See [`RdmaNetwork::inject`].
+    fn inject(&mut self, _qp: QpId, _packet: RawPacket) -> Result<(), DeviceError> {
+        Err(DeviceError::Other(ITS_OWN.into()))
+    }
+
+    /// See [`RdmaNetwork::inject_to`].
+    fn inject_to(&mut self, _to: IpAddr, _packet: RawPacket) -> Result<(), DeviceError> {
+        Err(DeviceError::Other(ITS_OWN.into()))
+    }
+
+    /// See [`RdmaNetwork::skip_psns`].
+    fn skip_psns(&mut self, _qp: QpId, _by: u32) {}
+
+    /// See [`RdmaNetwork::mute`].
+    fn mute(&mut self, _qp: QpId, _on: bool) {}
+}
+
+const ITS_OWN: &str = "an RDMA device sends no packets but its own";
