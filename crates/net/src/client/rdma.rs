@@ -55,12 +55,9 @@ impl<N: Network> HostClient<N> {
         loop {
             let now = self.network.now();
             if let Some((qid, key)) = self.association.poll_revoke() {
+                self.end_rdma(qid, false);
                 // Nobody reaches the memory any more once the connection is over.
-                let link = self.links.remove(&qid);
-                let memory = self.network.rdma().and_then(|rdma| {
-                    link.iter().for_each(|l| rdma.end(l.id, l.deaf));
-                    rdma.deregister(key)
-                });
+                let memory = self.network.rdma().and_then(|rdma| rdma.deregister(key));
                 self.association.handle_revoked(qid, key, memory, now);
                 continue;
             }
@@ -73,11 +70,16 @@ impl<N: Network> HostClient<N> {
         }
     }
 
-    /// Ends a queue's connection.
+    /// Ends a queue's connection, and takes in how the work ended that was still out: memory may be in it.
     pub(super) fn end_rdma(&mut self, qid: Qid, silent: bool) {
         let Some(link) = self.links.remove(&qid) else { return };
-        if let Some(rdma) = self.network.rdma() {
-            rdma.end(link.id, silent || link.deaf);
+        let now = self.network.now();
+        let Some(rdma) = self.network.rdma() else { return };
+        rdma.end(link.id, silent || link.deaf);
+        while let Some(happened) = rdma.next(link.id, now) {
+            if let Happening::Completed(done) = happened {
+                self.association.handle_completion(qid, done, now);
+            }
         }
     }
 
