@@ -36,7 +36,8 @@ cargo xtask lab [COMMAND] [OPTIONS] [-- ARGS]
   rdma           boot a guest with soft-RoCE: its kernel's host uses our target over RDMA, then the suite judges its kernel's target
                  over RDMA, without an RDMA device on this side; ARGS go to `nvmfspec conformance`, and choose checks: then
                  only that
-  verbs          boot a guest with soft-RoCE and run the tests of crates/verbs inside it, over libibverbs
+  verbs          boot a guest with soft-RoCE and work inside it over libibverbs: the tests of crates/verbs, then nvmfspec as host
+                 of its kernel's target and as target of its kernel's host
   faults         let the kernel's host meet one wrong target after the other (xtask/lab/host.fault) and tell what it does;
                  ARGS choose some, e.g. `cargo xtask lab faults -- r2t-nothing`
   build          only make the guest, from Debian packages; done once, kept until its inputs change
@@ -347,15 +348,16 @@ impl Options {
         Ok(worst)
     }
 
-    /// `crates/verbs` on the soft-RoCE device of each guest.
+    /// `crates/verbs`, and `nvmfspec` over it, on the soft-RoCE device of each guest.
     fn inside(&self) -> Result<u8, Trouble> {
         let archive = inside::archive()?;
         let mut good = true;
         for kernel in self.kernels() {
             let dir = self.dir.join("run-verbs");
             let _lock = lock(&dir)?;
-            let guest = self.boot(kernel, dir, self.limit_s + 600, CPUS, Some(&archive))?;
-            good &= inside::run(&guest).map_err(Trouble::Fail)?;
+            let mut guest = self.boot(kernel, dir, self.limit_s + 600, CPUS, Some(&archive))?;
+            let report = self.dir.join(format!("report-verbs-{}", kernel.version));
+            good &= inside::run(&mut guest, &report).map_err(Trouble::Fail)?;
         }
         println!("lab: verbs on soft-RoCE in the guest: {}", if good { "all well" } else { "FAILED" });
         Ok(u8::from(!good))
