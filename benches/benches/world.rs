@@ -1,5 +1,6 @@
 //! The simulated world of frames: 4 KiB reads a second, from a host's submission to its completion, on one core and without a capture;
-//! beside it what no way of doing it can save. And how many seeds of a simulation with faults a minute.
+//! beside it what no way of doing it can save. And how long a thousand seeds of a simulation with faults take on two cores. Each goal stands
+//! beside its figure. A name as argument (`link`, `switch`, `seeds`) takes that part alone.
 //!
 //! No criterion: a run is long, and its parts cannot be repeated by themselves.
 
@@ -11,7 +12,11 @@ use nvmf_wire::roce::icrc;
 
 const READS: u32 = 100_000;
 const ROUNDS: usize = 5;
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 1000;
+/// 4 KiB reads a second on one core, without a capture.
+const GOAL: f64 = 100_000.0;
+/// For all seeds on two cores.
+const GOAL_SEEDS: Duration = Duration::from_secs(60);
 
 /// One host and one target on a link, or with a switch between.
 fn reads(switch: bool) -> Scene {
@@ -49,24 +54,47 @@ fn per_second(count: u32, took: Duration) -> f64 {
     f64::from(count) / took.as_secs_f64()
 }
 
-fn main() {
-    for (name, scene) in [("link", reads(false)), ("switch", reads(true))] {
-        for round in 1..=ROUNDS {
-            let (report, took) = run(&scene, round as u64);
-            let done = report.hosts.iter().map(|h| h.reads).sum::<u64>() as u32;
-            let (ours, least) = (per_second(done, took), per_second(READS, least()));
-            println!(
-                "{name}: {ours:.0} reads/s, {} frames; copies and ICRCs alone {least:.0}/s; ratio {:.3}",
-                report.frames,
-                ours / least
-            );
-        }
+fn met(yes: bool) -> &'static str {
+    if yes { "met" } else { "missed" }
+}
+
+fn bench_reads(name: &str, scene: &Scene) {
+    let mut best = 0.0_f64;
+    for round in 1..=ROUNDS {
+        let (report, took) = run(scene, round as u64);
+        let done = report.hosts.iter().map(|h| h.reads).sum::<u64>() as u32;
+        let (ours, least) = (per_second(done, took), per_second(READS, least()));
+        let frames = report.frames;
+        println!("{name}: {ours:.0} reads/s, {frames} frames; copies and ICRCs alone {least:.0}/s; ratio {:.3}", ours / least);
+        best = best.max(ours);
     }
+    println!("{name}: best of {ROUNDS} rounds {best:.0} reads/s; goal {GOAL:.0}: {}", met(best >= GOAL));
+}
+
+/// The whole simulation with each seed, on two threads.
+fn bench_seeds() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/sims/mixed-faults.sim");
     let text = std::fs::read_to_string(path).expect("the simulation");
-    let scene = Scene::parse(&text).expect("a scene");
+    let scene = &Scene::parse(&text).expect("a scene");
     let begin = Instant::now();
-    (1..=SEEDS).for_each(|seed| drop(run(&scene, seed)));
+    std::thread::scope(|s| {
+        (0..2).for_each(|thread| {
+            drop(s.spawn(move || (1..=SEEDS).filter(|n| n % 2 == thread).for_each(|seed| drop(run(scene, seed)))))
+        });
+    });
     let took = begin.elapsed();
-    println!("mixed-faults: {SEEDS} seeds in {took:.1?} on one core: {:.0} a minute", per_second(SEEDS as u32, took) * 60.0);
+    println!("mixed-faults: {SEEDS} seeds in {took:.1?} on two cores; goal {GOAL_SEEDS:?}: {}", met(took < GOAL_SEEDS));
+}
+
+fn main() {
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|c| c == name);
+    for (name, scene) in [("link", reads(false)), ("switch", reads(true))] {
+        if wanted(name) {
+            bench_reads(name, &scene);
+        }
+    }
+    if wanted("seeds") {
+        bench_seeds();
+    }
 }

@@ -48,7 +48,8 @@ fn ten_thousand_queue_pairs_take_less_than_400_mib() {
     let (nics, held) = counting::most_held(|| idle(QPS));
     // Both ends are here, and the most at a time is counted.
     let each = held / i64::from(QPS) / 2;
-    println!("{each} bytes an idle queue pair with 32 receives");
+    let mib = held as f64 / 2.0 / f64::from(1 << 20);
+    println!("{each} bytes an idle queue pair with 32 receives; {QPS} of them {mib:.1} MiB, goal 400 MiB");
     assert!(held / 2 < 400 << 20 && each > 500, "{held} bytes");
     drop(nics);
 }

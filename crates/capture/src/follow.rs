@@ -102,36 +102,59 @@ impl Follow {
         Ok(Followed { frames: frames?, ..followed })
     }
 
+    /// Follows frames that somebody hands in one by one.
+    #[must_use]
+    pub fn live(&self) -> Live {
+        Live { sorter: self.sorter(), frames: 0 }
+    }
+
+    fn sorter(&self) -> Sorter {
+        let (tcp, roce) = (Reassembly::new(self.ports.clone(), self.keys.clone()), Roce::new(self.ports.clone()));
+        Sorter { tcp, roce, fragments: (0, 0) }
+    }
+
     /// Sorts the frames that `feed` gives.
     pub(crate) fn frames(&self, watcher: &mut dyn Watcher, feed: impl FnOnce(&mut dyn Frames)) -> Followed {
-        let (tcp, roce) = (Reassembly::new(self.ports.clone(), self.keys.clone()), Roce::new(self.ports.clone()));
-        let mut sink = Sink { tcp, roce, watcher, fragments: (0, 0) };
+        let mut sink = Sink { sorter: self.sorter(), watcher };
         feed(&mut sink);
-        if let (n @ 1.., first) = sink.fragments {
-            sink.note(&format!("{n} IP fragments, from frame {first} on: they are not put together"));
-        }
-        let Sink { mut tcp, roce, watcher, .. } = sink;
-        let other_queue_pairs = roce.finish(tcp.numbers(), watcher);
-        Followed { frames: 0, others: tcp.finish(watcher), other_queue_pairs }
+        let Sink { sorter, watcher } = sink;
+        sorter.finish(watcher)
+    }
+}
+
+/// A capture that comes frame by frame: [`Follow::live`].
+pub struct Live {
+    sorter: Sorter,
+    frames: u64,
+}
+
+impl Live {
+    /// The next Ethernet frame, whole, without its FCS. Times never go back.
+    pub fn ethernet(&mut self, at_ns: u64, bytes: &[u8], watcher: &mut dyn Watcher) {
+        self.frames += 1;
+        let frame = Frame { number: self.frames, at_ns, link: packet::Link::Ethernet, bytes, original_len: bytes.len() };
+        self.sorter.frame(&frame, watcher);
+    }
+
+    /// No more frames come.
+    pub fn finish(self, watcher: &mut dyn Watcher) -> Followed {
+        Followed { frames: self.frames, ..self.sorter.finish(watcher) }
     }
 }
 
 /// Sorts frames by what they carry.
-struct Sink<'w> {
+struct Sorter {
     tcp: Reassembly,
     roce: Roce,
-    watcher: &'w mut dyn Watcher,
     /// How many IP fragments there were, and the frame of the first.
     fragments: (u64, u64),
 }
 
-impl Frames for Sink<'_> {
-    fn frame(&mut self, frame: &Frame<'_>) {
+impl Sorter {
+    fn frame(&mut self, frame: &Frame<'_>, watcher: &mut dyn Watcher) {
         match packet::carried(frame.link, frame.bytes, frame.original_len) {
-            Some(Carried::Segment(s)) => self.tcp.segment(frame.at_ns, frame.number, &s, self.watcher),
-            Some(Carried::Datagram(d)) => {
-                self.roce.datagram(frame.at_ns, frame.number, &d, self.tcp.numbers(), self.watcher);
-            }
+            Some(Carried::Segment(s)) => self.tcp.segment(frame.at_ns, frame.number, &s, watcher),
+            Some(Carried::Datagram(d)) => self.roce.datagram(frame.at_ns, frame.number, &d, self.tcp.numbers(), watcher),
             Some(Carried::Fragment) => {
                 let (n, first) = self.fragments;
                 self.fragments = (n + 1, if n == 0 { frame.number } else { first });
@@ -140,8 +163,28 @@ impl Frames for Sink<'_> {
         }
     }
 
+    fn finish(mut self, watcher: &mut dyn Watcher) -> Followed {
+        if let (n @ 1.., first) = self.fragments {
+            watcher.note(&format!("{n} IP fragments, from frame {first} on: they are not put together"));
+        }
+        let other_queue_pairs = self.roce.finish(self.tcp.numbers(), watcher);
+        Followed { frames: 0, others: self.tcp.finish(watcher), other_queue_pairs }
+    }
+}
+
+/// A file's frames, to a watcher.
+struct Sink<'w> {
+    sorter: Sorter,
+    watcher: &'w mut dyn Watcher,
+}
+
+impl Frames for Sink<'_> {
+    fn frame(&mut self, frame: &Frame<'_>) {
+        self.sorter.frame(frame, self.watcher);
+    }
+
     fn key_log(&mut self, text: &[u8]) -> Result<(), String> {
-        self.tcp.keys().add(text).map_err(|e| e.to_string())
+        self.sorter.tcp.keys().add(text).map_err(|e| e.to_string())
     }
 
     fn note(&mut self, note: &str) {

@@ -36,7 +36,7 @@ pub mod trace;
 
 pub use exchange::{Connection, Direction, Ends, Event, EventKind, Exchange, Recorder, Transport};
 pub use file::CaptureError;
-pub use follow::{Follow, Followed, Watcher};
+pub use follow::{Follow, Followed, Live, Watcher};
 pub use judged::JUDGED;
 pub use kept::Capture;
 pub use ladder::Ladder;

@@ -15,7 +15,7 @@ mod sim;
 mod stage;
 mod station;
 
-pub use fleet::{Fleet, HostReport, PortReport, Report};
+pub use fleet::{Fleet, HostReport, NicReport, PortReport, Report};
 pub use frames::{FrameOptions, FrameSim, Tapped};
 pub use scene::Scene;
 pub use sim::{Sim, SimOptions, SimTarget, TapFactory};

@@ -63,11 +63,43 @@ fn a_lost_write_is_found_and_found_again() {
 }
 
 #[test]
-fn eight_hosts_share_a_target_without_loss() {
-    let r = good("checkpoint-8-hosts", 1);
-    assert!(r.hosts.iter().all(|h| h.writes == 32 && h.lost == 0 && h.touched == 0));
-    assert!(r.ports.iter().all(|p| p.dropped == 0));
-    assert!(r.ports.iter().map(|p| p.marked).sum::<u64>() > 0, "nothing is congested");
+fn eight_hosts_write_a_checkpoint_without_loss_or_copy() {
+    for seed in 1..=3 {
+        let r = good("checkpoint-8-hosts", seed);
+        assert!(r.hosts.iter().all(|h| h.writes == 1 && h.bytes == 4 << 20));
+        assert!(r.ports.iter().all(|p| p.dropped == 0));
+    }
+    good("checkpoint-bounce", 1);
+}
+
+/// Each expectation of the checkpoint is broken by something.
+#[test]
+fn what_is_expected_can_fail() {
+    let text = |name: &str| std::fs::read_to_string(format!("{}/../../tests/sims/{name}.sim", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let unmet = |text: &str| run(&Scene::parse(text).unwrap(), 1).violations;
+    let eight = text("checkpoint-8-hosts");
+    for (change, to, told) in [
+        ("h1..8 writes = 1", "h1..8 writes = 2", "h8 writes = 2 was expected: it is 1"),
+        ("memory=gpu", "memory=gpu bounce=yes", "h1 touched = 0 was expected: it is 8394752"),
+        (" ecn=40KiB..160KiB mark=20%", "", "sw marks > 0 was expected: it is 0"),
+        (" ecn=40KiB..160KiB mark=20%", "", "t marks > 0"),
+        (" ecn=40KiB..160KiB mark=20%", "", "t cnps-sent > 0"),
+        (" ecn=40KiB..160KiB mark=20%", "", "all cnps-received > 0"),
+        ("pfc=3 xoff", "pfc=4 xoff", "sw pauses > 0"),
+        ("pfc=3 xoff", "pfc=4 xoff", "sw dropped = 0"),
+        ("heal 100ms", "fault partition h3-sw from=100us for=2ms\nheal 100ms", "all timeouts = 0"),
+        ("heal 100ms", "fault partition h3-sw from=100us for=400ms\nheal 500ms", "all lost = 0"),
+        ("heal 100ms", "fault partition h3-sw from=100us for=400ms\nheal 500ms", "h3: command"),
+    ] {
+        assert!(eight.contains(change), "{change}");
+        let violations = unmet(&eight.replacen(change, to, 1));
+        assert!(violations.iter().any(|v| v.contains(told)), "{change} -> {to}: {violations:?}");
+    }
+    let bounce = text("checkpoint-bounce").replace(" bounce=yes", "");
+    assert_eq!(unmet(&bounce), ["bounces touched = 8394752 was expected: it is 0"]);
+    // nothing of its exchanges was seen
+    let idle = "sim idle\nsays \"x\"\ntarget t\nhost h ops=1\nlink h t\nexpect h exchange\nexpect h p50 > 1s\nheal 50ms";
+    assert_eq!(unmet(idle).len(), 1, "{:?}", unmet(idle));
 }
 
 #[test]

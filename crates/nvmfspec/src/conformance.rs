@@ -38,6 +38,8 @@ Examples:
       The same over RoCEv2, without an RDMA device: a socket on UDP port 4791.
   nvmfspec conformance --world sim --seed 7 --json a.json
       In the simulated world: the same report every time.
+  nvmfspec conformance --world sim --frames --filter tcp --pcap run.pcapng
+      The same over Ethernet frames, with a TCP and a switch between.
 
 Exit status: 0 all well; 1 a check failed or killed the peer, or the bystander
 rules found a shall broken that --expect does not have; 2 usage; 3 the peer could not be reached or the harness broke; 4 an expected failure passed.
@@ -77,6 +79,12 @@ pub struct PeerArgs {
     /// Virtual time and a seed, or the clock and sockets
     #[arg(long, value_enum, default_value_t = WorldArg::Real, value_name = "sim|real")]
     pub world: WorldArg,
+    /// In the simulated world: whole Ethernet frames over a switch, with TCP, instead of streams in memory; RDMA always has them
+    #[arg(long)]
+    pub frames: bool,
+    /// In the simulated world of frames: write those at the player, with nanoseconds
+    #[arg(long, value_name = "OUT.pcapng")]
+    pub pcap: Option<PathBuf>,
     /// What carries the capsules. Over RDMA, and without a port, discovery is asked over TCP 8009, then over RDMA 4420
     #[arg(long, value_enum, default_value_t = TransportArg::Tcp, value_name = "tcp|rdma")]
     pub transport: TransportArg,
@@ -247,6 +255,7 @@ impl PeerArgs {
         option("time-scale", (self.time_scale != 1.0).then(|| self.time_scale.to_string()));
         option("seed", (self.seed != 0).then(|| self.seed.to_string()));
         option("spec", self.spec.map(|revision| revision.to_string()));
+        words.extend(self.frames.then(|| "--frames".to_owned()));
         words.extend(self.all_subsystems.then(|| "--all-subsystems".to_owned()));
         words.extend(self.connect_as_given.then(|| "--connect-as-given".to_owned()));
         words.join(" ")
@@ -272,7 +281,7 @@ mod tests {
             "--target [::1]:4420 --nqn nqn.2014-08.org.example:a --seed 9",
             "--target h --hostid 00112233-4455-6677-8899-aabbccddeeff --allow-writes 3:5-9 --allow disruptive --allow destructive",
             "--target 10.9.0.2 --transport rdma --nic qemu:17001:17002:10.9.0.1",
-            "--world sim --time-scale 0.25 --spec 1.4 --all-subsystems --connect-as-given",
+            "--world sim --frames --time-scale 0.25 --spec 1.4 --all-subsystems --connect-as-given",
         ] {
             let read = |line: &str| Only::try_parse_from(std::iter::once("x").chain(line.split_whitespace()).map(str::to_owned));
             let first = read(line).map(|only| only.peer.again()).expect("a command line");

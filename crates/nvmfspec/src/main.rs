@@ -19,6 +19,7 @@ mod list;
 mod nic;
 mod output;
 mod place;
+mod recording;
 mod scenario;
 mod session;
 mod sim;

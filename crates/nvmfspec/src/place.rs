@@ -13,6 +13,7 @@ use nvmf_conformance::runner::Candidate;
 use nvmf_engine::controller::{ConfigError, Hub, NewNamespace, Port, PortTransport};
 use nvmf_engine::store::MemoryStore;
 use nvmf_engine::{RdmaSettings, Reference, TcpSettings};
+use nvmf_fabric::lan::SwitchSettings;
 use nvmf_fabric::{FrameOptions, FrameSim, Sim, SimOptions, SimTarget};
 use nvmf_net::roce::{Line, Way};
 use nvmf_net::target::{Listener, SubsystemConfig};
@@ -20,6 +21,7 @@ use nvmf_net::{EmbeddedTarget, NicSource, RealNetwork, TargetConfig};
 use nvmf_seam::{Geometry, Network};
 
 use crate::conformance::{PeerArgs, WorldArg};
+use crate::recording::Recording;
 use crate::values::HostPort;
 
 /// The NQN of the embedded target's subsystem.
@@ -45,6 +47,8 @@ pub struct Place {
     pub target: String,
     /// It is our own, where everything is allowed.
     pub embedded: bool,
+    /// Frames of the network are written to a file.
+    recording: Option<Recording>,
     _target: Option<EmbeddedTarget>,
 }
 
@@ -61,9 +65,21 @@ impl Place {
                 Err((ExitStatus::Usage, message.into()))
             }
             (WorldArg::Sim, None) => simulated(peer),
+            (WorldArg::Real, _) if peer.frames || peer.pcap.is_some() => {
+                let message = "--frames and --pcap are for --world sim: real traffic is captured by tcpdump, and --out writes what a check saw";
+                Err((ExitStatus::Usage, message.into()))
+            }
             (WorldArg::Real, Some(target)) => remote(peer, target),
             (WorldArg::Real, None) => embedded(peer),
         }
+    }
+}
+
+impl Place {
+    /// Nothing more goes over the network. The error is that of the file its frames went to.
+    pub fn close(self) -> Result<(), String> {
+        drop(self.net);
+        self.recording.map_or(Ok(()), Recording::end)
     }
 }
 
@@ -96,7 +112,7 @@ fn remote(peer: &PeerArgs, target: &HostPort) -> Result<Place, (ExitStatus, Stri
     };
     let candidates =
         ports.iter().flat_map(|(t, port)| addresses.iter().map(|a| over(*t, SocketAddr::new(a.ip(), *port)))).collect();
-    Ok(Place { net, more, transport, candidates, target: target.to_string(), embedded: false, _target: None })
+    Ok(Place { net, more, transport, candidates, target: target.to_string(), embedded: false, recording: None, _target: None })
 }
 
 /// Discovery is asked over TCP first, where the way to the target carries it.
@@ -135,6 +151,7 @@ fn embedded(peer: &PeerArgs) -> Result<Place, (ExitStatus, String)> {
         candidates: vec![over(transport, target.address())],
         target: "embedded reference target".into(),
         embedded: true,
+        recording: None,
         _target: Some(target),
     })
 }
@@ -200,16 +217,23 @@ fn simulated(peer: &PeerArgs) -> Result<Place, (ExitStatus, String)> {
     };
     let hub = hub(reference, at, carries).map_err(|e| broken(&e))?;
     let target = SimTarget { hub, tcp: tcp_settings(), listen: ports(reference, at).collect(), tap: None };
-    let net: Box<dyn Network> = match transport {
-        Transport::Rdma => {
-            let options = FrameOptions { rdma: rdma_settings(), ..FrameOptions::default() };
-            Box::new(FrameSim::new(peer.seed, target, options).map_err(|e| broken(&e))?)
+    let (net, recording): (Box<dyn Network>, _) = match transport {
+        Transport::Tcp if !peer.frames && peer.pcap.is_some() => {
+            return Err((ExitStatus::Usage, "--pcap writes frames: --frames is wanted with it, or --transport rdma".into()));
         }
-        Transport::Tcp => Box::new(Sim::new(peer.seed, target, SimOptions::default())),
+        Transport::Tcp if !peer.frames => (Box::new(Sim::new(peer.seed, target, SimOptions::default())), None),
+        Transport::Tcp | Transport::Rdma => {
+            let switch = peer.frames.then(SwitchSettings::default);
+            let options = FrameOptions { rdma: rdma_settings(), switch, ..FrameOptions::default() };
+            let mut sim = FrameSim::new(peer.seed, target, options).map_err(|e| broken(&e))?;
+            let recording = peer.pcap.as_deref().map(|path| Recording::begin(&mut sim, path)).transpose();
+            (Box::new(sim), recording.map_err(|e| (ExitStatus::Harness, e))?)
+        }
     };
     Ok(Place {
         net,
         more: None,
+        recording,
         transport,
         candidates: vec![over(transport, at)],
         target: "simulated reference target".into(),

@@ -36,9 +36,24 @@ pub struct Args {
     reports: ReportArgs,
 }
 
+impl Args {
+    /// A script in the simulated world of frames; `words` are options.
+    pub fn over_frames(file: &std::path::Path, words: &[std::ffi::OsString]) -> Result<Self, clap::Error> {
+        use clap::{Args as _, FromArgMatches as _};
+        let fixed = ["scenario", "--world", "sim", "--frames"].map(std::ffi::OsString::from);
+        let all = fixed.into_iter().chain(words.iter().cloned()).chain(["--".into(), file.into()]);
+        Self::from_arg_matches(&Self::augment_args(clap::Command::new("scenario")).try_get_matches_from(all)?)
+    }
+}
+
 /// Plays the file.
 pub fn run(args: Args) -> ExitCode {
     if let Some(scenarios) = golden::of(&args.file) {
+        if args.peer.frames || args.peer.pcap.is_some() {
+            let why =
+                "scenarios that describe their target are held beside a capture of their own: --frames and --pcap are for checks";
+            return output::refuse(ExitStatus::Usage, why);
+        }
         return golden::run(&args.file, &scenarios, &args.filter, args.peer.seed);
     }
     match plan(&args) {

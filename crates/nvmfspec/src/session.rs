@@ -72,6 +72,7 @@ pub fn run(plan: Plan, peer: PeerArgs, reports: ReportArgs) -> ExitCode {
     let runner = Runner::new(&plan.suite, &options, &mut *place.net).beside(beside);
     let play = || runner.run(&mut |event| locked(&session).show(event));
     let outcome = catch_unwind(AssertUnwindSafe(play));
+    let written = place.close();
     let mut session = locked(&session);
     match outcome {
         Ok(Ok(runs)) => session.runs = runs,
@@ -83,6 +84,9 @@ pub fn run(plan: Plan, peer: PeerArgs, reports: ReportArgs) -> ExitCode {
         Ok(Err(error)) => session.abort(&error.to_string()),
         // It has said where, on standard error.
         Err(_) => session.abort("the harness broke"),
+    }
+    if let Err(error) = written {
+        session.abort(&error);
     }
     session.end().into()
 }

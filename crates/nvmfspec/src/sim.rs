@@ -1,5 +1,6 @@
 //! `nvmfspec sim`: plays a simulation: hosts and targets on a network of frames while things go wrong; and looks for seeds that break it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::BufWriter;
 use std::ops::Range;
@@ -12,14 +13,18 @@ use std::thread;
 use nvmf_conformance::ExitStatus;
 use nvmf_fabric::{Fleet, Report, Scene};
 
-use crate::output;
+use crate::values::TransportArg;
+use crate::{output, scenario};
 
 const RUN_HELP: &str = "\
 Examples:
   nvmfspec sim run tests/sims/mixed-faults.sim --seed 7                      what came of it
   nvmfspec sim run tests/sims/mixed-faults.sim --seed 7 --pcap out.pcapng    and every frame, for Wireshark
   nvmfspec sim run tests/sims/mixed-faults.sim --seed 7 --faults 1,4         with its first and fourth fault alone
+  nvmfspec sim run my.check --seed 7 --pcap out.pcapng                       the checks of a script, over frames
 
+A script of checks (.check, .scenario) is played against the reference target through a switch, as by `nvmfspec scenario SCRIPT --world sim
+--frames`, which has more options.
 The same file and seed give the same run, to the frame: `trace` in the first line tells two runs apart. docs/simulation.md has the
 language of the files.
 
@@ -49,15 +54,18 @@ pub enum Args {
 /// One run.
 #[derive(clap::Args)]
 pub struct RunArgs {
-    /// The simulation
-    #[arg(value_name = "FILE.sim")]
+    /// The simulation, or a script of checks
+    #[arg(value_name = "FILE.sim|SCRIPT")]
     file: PathBuf,
     /// Everything random follows from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write every frame of every link, one interface a link
+    /// Write every frame of every link, one interface a link; of a script those at the player
     #[arg(long, value_name = "OUT.pcapng")]
     pcap: Option<PathBuf>,
+    /// What carries the capsules of a script; a simulation always has RDMA
+    #[arg(long, value_enum, value_name = "tcp|rdma")]
+    transport: Option<TransportArg>,
     /// Play with these faults alone, counted from 1 in the order of the file; 0 for none
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     faults: Option<Vec<usize>>,
@@ -99,7 +107,28 @@ fn scene(path: &Path) -> Result<Scene, ExitCode> {
     scene.map_err(|e| output::refuse(ExitStatus::Usage, &e))
 }
 
+/// A script of checks, over frames.
+fn script(args: &RunArgs) -> ExitCode {
+    if args.faults.is_some() {
+        return output::refuse(ExitStatus::Usage, "--faults is for simulations: a script is played without");
+    }
+    let mut words: Vec<OsString> = vec!["--seed".into(), args.seed.to_string().into()];
+    let mut option = |name: &str, value: OsString| words.extend([name.into(), value]);
+    args.pcap.iter().for_each(|path| option("--pcap", path.into()));
+    args.transport.iter().for_each(|t| option("--transport", t.to_string().into()));
+    match scenario::Args::over_frames(&args.file, &words) {
+        Ok(args) => scenario::run(args),
+        Err(e) => output::refuse(ExitStatus::Usage, &e.to_string()),
+    }
+}
+
 fn play(args: &RunArgs) -> ExitCode {
+    if args.file.extension().is_some_and(|e| e == "check" || e == "scenario") {
+        return script(args);
+    }
+    if args.transport.is_some() {
+        return output::refuse(ExitStatus::Usage, "--transport is for scripts: the hosts of a simulation have RDMA");
+    }
     let whole = match scene(&args.file) {
         Ok(scene) => scene,
         Err(status) => return status,

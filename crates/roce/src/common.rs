@@ -29,7 +29,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(settings: NicSettings, seed: u64) -> Self {
         let mut rng = SplitMix64::new(seed);
-        let regions = Regions::new(settings.max_regions, &mut rng);
+        let regions = Regions::new(settings.max_regions, settings.bounce, &mut rng);
         Self {
             settings,
             rng,

@@ -44,12 +44,14 @@ pub(crate) struct Regions {
     free: VecDeque<u32>,
     mask: u32,
     max: u32,
+    /// A CPU copies what goes in and out.
+    bounce: bool,
 }
 
 impl Regions {
-    pub(crate) fn new(max: u32, rng: &mut SplitMix64) -> Self {
+    pub(crate) fn new(max: u32, bounce: bool, rng: &mut SplitMix64) -> Self {
         let mask = rng.below(1 << 24) as u32;
-        Self { slots: Vec::new(), free: VecDeque::new(), mask, max: max.min(1 << 24) }
+        Self { slots: Vec::new(), free: VecDeque::new(), mask, max: max.min(1 << 24), bounce }
     }
 
     /// Registers; gives the memory back where the table is full.
@@ -139,7 +141,11 @@ impl Regions {
         if len == 0 {
             return Ok(Some(Bytes::new()));
         }
+        let bounce = self.bounce;
         let (region, offset) = self.find(pd, at, len, Want::Read)?;
+        if bounce {
+            region.memory.touch(len as usize);
+        }
         match region.memory.as_mut_slice() {
             Some(_) => Ok(None),
             None => region.memory.slice(offset, len as usize).map(Some).ok_or(Refused),
@@ -161,7 +167,11 @@ impl Regions {
             return Ok(());
         }
         let len = u32::try_from(bytes.len()).map_err(|_| Refused)?;
+        let bounce = self.bounce;
         let (region, offset) = self.find(pd, at, len, Want::Write)?;
+        if bounce {
+            region.memory.touch(bytes.len());
+        }
         let room = region.memory.as_mut_slice().and_then(|m| m.get_mut(offset..offset + bytes.len())).ok_or(Refused)?;
         room.copy_from_slice(bytes);
         Ok(())

@@ -40,6 +40,9 @@ pub struct NicSettings {
     pub max_region: u64,
     /// Regions, at most 2^24.
     pub max_regions: u32,
+    /// What the other side reads or writes goes through a buffer from which the host's CPU copies, as where a NIC cannot reach the memory of an
+    /// accelerator: those bytes count as touched. [`Memory::touched`](nvmf_seam::rdma::Memory::touched)
+    pub bounce: bool,
     /// SEND with Invalidate is taken; otherwise it gets NAK 61h.
     pub remote_invalidate: bool,
     /// Packets of SENDs and WRITEs that one queue pair has out unacknowledged.
@@ -98,6 +101,7 @@ impl NicSettings {
             max_transfer: 1 << 30,
             max_region: 1 << 32,
             max_regions: 1 << 20,
+            bounce: false,
             remote_invalidate: true,
             window: 128,
             ack_every: 32,

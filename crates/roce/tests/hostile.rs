@@ -4,69 +4,15 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use nvmf_roce::testing::Pair;
-use nvmf_roce::{Counters, Nic, NicSettings};
-use nvmf_seam::rdma::{Access, CmEvent, Completion, Device, DeviceEvent, Done, Memory, QpId, Remote, Work, WorkId};
+use nvmf_roce::{Nic, NicSettings};
+use nvmf_seam::rdma::{CmEvent, Completion, Device, DeviceEvent, Done, Work, WorkId};
 use nvmf_seam::{Head, Instant};
-use nvmf_wire::roce::icrc;
 use proptest::prelude::*;
 
-/// A connection with a region, receives, and packets of every kind that crossed it, in both directions.
-struct Victim {
-    pair: Pair,
-    qps: [QpId; 2],
-    at: Remote,
-    packets: Vec<(usize, Bytes)>,
-}
+#[path = "victim/mod.rs"]
+mod victim;
 
-fn victim() -> Victim {
-    let mut pair = Pair::new(11, |s| s.record = 1 << 20);
-    let (a, b) = pair.connect(&Pair::ask(), &Pair::accept()).expect("comes up");
-    let now = pair.now;
-    let access = Access { read: true, write: true };
-    pair.nics[0].post(now, a, Work::Register { id: WorkId(0), memory: Memory::zeroed(8192), access }).unwrap();
-    let Some((_, DeviceEvent::Completed(Completion { result: Ok(Done::Registered(at)), .. }))) = pair.nics[0].poll_event() else {
-        panic!()
-    };
-    for side in [0, 1] {
-        for n in 0..4 {
-            pair.nics[side].post(now, [a, b][side], Work::Receive { id: WorkId(n), len: 2048 }).unwrap();
-        }
-    }
-    let send = |len: usize| Work::Send { id: WorkId(1), head: Head::new(&[3; 64]), payload: vec![4; len].into(), invalidate: None };
-    pair.nics[0].post(now, a, send(0)).unwrap();
-    pair.nics[0].post(now, a, send(1900)).unwrap();
-    pair.nics[1].post(now, b, Work::Read { id: WorkId(2), from: at, len: 5000 }).unwrap();
-    pair.nics[1].post(now, b, Work::Write { id: WorkId(3), to: at, data: vec![5; 5000].into() }).unwrap();
-    pair.nics[1].post(now, b, send(3)).unwrap();
-    pair.settle();
-    for nic in &mut pair.nics {
-        while nic.poll_event().is_some() {}
-    }
-    // What each side received.
-    let packets = [(0, a), (1, b)].into_iter().flat_map(|(side, qp)| {
-        let recorded = pair.nics[side].recorded(qp);
-        let theirs = recorded.into_iter().filter(|r| r.side == nvmf_seam::rdma::PacketSide::Peer);
-        theirs.map(|r| (side, r.datagram)).collect::<Vec<_>>()
-    });
-    let packets: Vec<_> = packets.collect();
-    assert!(packets.len() > 20);
-    Victim { pair, qps: [a, b], at, packets }
-}
-
-/// Gives a packet the ICRC that it should have.
-fn seal(mut packet: BytesMut) -> Bytes {
-    if let Some(end) = packet.len().checked_sub(4)
-        && let Some(crc) = icrc(&packet[..end])
-    {
-        packet[end..].copy_from_slice(&crc);
-    }
-    packet.freeze()
-}
-
-/// Counters that packets from anywhere may move.
-fn dropped(c: &Counters) -> u64 {
-    c.not_ip + c.not_ours + c.truncated + c.bad_icrc + c.bad_version + c.bad_pkey + c.unknown_qp + c.wrong_peer
-}
+use victim::{Victim, dropped, seal, state, victim};
 
 /// The connection still does what it should.
 fn alive(v: &mut Victim) {
@@ -100,8 +46,8 @@ proptest! {
     #[test]
     fn any_bytes_change_nothing(packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20), v6: bool) {
         let mut v = victim();
-        let before = dropped(v.pair.nics[0].counters());
-        let n = packets.len() as u64;
+        let before = dropped(&v.pair.nics[0]);
+        let (n, untouched) = (packets.len() as u64, state(&v.pair.nics[0]));
         for mut packet in packets {
             // Most get as far as the addresses.
             if let Some(first) = packet.first_mut() {
@@ -111,7 +57,8 @@ proptest! {
         }
         prop_assert!(v.pair.nics[0].poll_event().is_none());
         prop_assert!(v.pair.nics[0].poll_datagram(v.pair.now).is_none());
-        prop_assert_eq!(dropped(v.pair.nics[0].counters()) - before, n);
+        prop_assert_eq!(dropped(&v.pair.nics[0]) - before, n);
+        prop_assert!(state(&v.pair.nics[0]) == untouched);
         alive(&mut v);
     }
 
@@ -144,6 +91,7 @@ proptest! {
         picks in prop::collection::vec((any::<prop::sample::Index>(), any::<u16>(), any::<bool>()), 1..40),
     ) {
         let mut v = victim();
+        let untouched = [state(&v.pair.nics[0]), state(&v.pair.nics[1])];
         for (which, bit, foreign) in picks {
             let (side, packet) = v.packets[which.index(v.packets.len())].clone();
             let mut packet = BytesMut::from(&packet[..]);
@@ -165,6 +113,7 @@ proptest! {
             }
             prop_assert!(v.pair.nics[side].poll_event().is_none());
             prop_assert!(v.pair.nics[side].poll_datagram(v.pair.now).is_none());
+            prop_assert!(state(&v.pair.nics[side]) == untouched[side]);
         }
         alive(&mut v);
     }

@@ -14,10 +14,11 @@ use nvmf_seam::{Entropy, Instant, SplitMix64};
 
 use super::crew::{Crew, CrewSettings};
 use super::store::Losing;
+use super::witness::Witness;
 use super::{Fleet, Owner};
 use crate::frames::{Site, SiteSettings, Tapped};
 use crate::lan::{Lan, Link, LinkFault, Mac, Node};
-use crate::scene::{FaultKind, NicSpec, Scene, TargetSpec, draw};
+use crate::scene::{Expect, FaultKind, NicSpec, Scene, TargetSpec, draw};
 use crate::sim::SimTarget;
 use crate::station::{Station, StationSettings};
 
@@ -99,8 +100,18 @@ pub(super) fn fleet(scene: &Scene, seed: u64) -> Result<Fleet, String> {
         owners.insert(c.station.node, stations.len());
         stations.push((Owner::Crew(i), None));
     }
+    let witness = witness(&mut lan, scene, &crews);
     let (scene, touched) = (scene.clone(), Vec::new());
-    Ok(Fleet { lan, scene, seed, sites, crews, owners, stations, touched, deadlock: None })
+    Ok(Fleet { lan, scene, seed, sites, crews, owners, stations, touched, deadlock: None, witness })
+}
+
+/// A witness of the hosts whose exchanges are to be looked at, where there are any.
+fn witness(lan: &mut Lan, scene: &Scene, crews: &[Crew]) -> Option<Witness> {
+    let expected = |i: &usize| scene.expects.contains(&Expect::Exchange(scene.hosts[*i].name.clone()));
+    let hosts: Vec<usize> = (0..scene.hosts.len()).filter(expected).collect();
+    let links: Vec<Link> = hosts.iter().filter_map(|i| lan.link_of(crews[*i].station.node)).collect();
+    links.into_iter().for_each(|link| lan.watch(link));
+    (!hosts.is_empty()).then(|| Witness::new(hosts.into_iter().map(|i| (i, address(scene.targets.len() + i).0))))
 }
 
 /// A link, and whether it was written the other way round.
@@ -123,7 +134,8 @@ fn site(lan: &mut Lan, scene: &Scene, i: usize, seed: u64, run: u64) -> Result<S
         Some((n, share)) => Arc::new(Losing::new(memory, share, run ^ 0x1057 ^ (n as u64) << 32)),
         None => Arc::new(memory),
     };
-    let mut hub = Hub::new(ControllerSettings { io_queue_entries: 1024, ..ControllerSettings::default() });
+    let mdts = (t.mdts / 4096).ilog2() as u8;
+    let mut hub = Hub::new(ControllerSettings { io_queue_entries: 1024, mdts, ..ControllerSettings::default() });
     hub.add_subsystem(&subnqn(t), None).map_err(wrong)?;
     hub.add_namespace(&subnqn(t), 1, NewNamespace { store, blocking: false, uuid: None }).map_err(wrong)?;
     let (ip, mac) = address(i);
@@ -154,7 +166,7 @@ fn crew(lan: &mut Lan, scene: &Scene, i: usize, seed: u64) -> Result<Crew, Strin
     let settings =
         StationSettings { name, mac, addresses: vec![ip], tcp_mtu: TCP_MTU, tcp_buffer: TCP_BUFFER, seed: random.next_u64() };
     let station = Station::new(lan, settings);
-    let nic = Nic::new(nic(&spec.nic, number), random.next_u64());
+    let nic = Nic::new(NicSettings { bounce: spec.bounce, ..nic(&spec.nic, number) }, random.next_u64());
     let hostnqn = format!("nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-{number:012x}");
     let mut settings = HostSettings::new(hostnqn, *b"nvmfspec-fleet-1", subnqn(target));
     settings.hostid[14..].copy_from_slice(&(number as u16 + 1).to_be_bytes());

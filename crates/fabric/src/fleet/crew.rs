@@ -4,10 +4,12 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use hdrhistogram::Histogram;
 use nvmf_engine::host::{Completion, Event, HostSettings, Payload, command};
 use nvmf_engine::rdma::{HostId, Initiator};
 use nvmf_roce::Nic;
+use nvmf_seam::rdma::{Memory, Place};
 use nvmf_seam::{Entropy, Instant, SplitMix64};
 use nvmf_wire::{Cid, Nsid, Qid};
 
@@ -71,6 +73,22 @@ pub struct HostReport {
     pub took: Duration,
     /// Payload bytes that a CPU of the host touched.
     pub touched: u64,
+}
+
+/// The data of a write. What lies in the host's memory may go in the capsule.
+fn data_of(place: Place, data: Bytes) -> Payload {
+    match place {
+        Place::Host => Payload::Out(data),
+        Place::Gpu => Payload::OutOf(Memory::shared(data).at(place)),
+    }
+}
+
+/// Room for the data of a read.
+fn room_at(place: Place, len: usize) -> Payload {
+    match place {
+        Place::Host => Payload::In(len as u32),
+        Place::Gpu => Payload::Into(Memory::zeroed(len).at(place)),
+    }
 }
 
 pub(super) struct Crew {
@@ -252,7 +270,9 @@ impl Crew {
         match op.write {
             Some(write) => self.blocks.acknowledged(op.at, op.count, write),
             None => {
-                if let Err(wrong) = self.blocks.check(op.at, op.count, done.data.pieces()) {
+                let lent = done.memory.map(|m| [m.into_bytes()]);
+                let pieces = lent.as_ref().map_or(done.data.pieces(), |m| &m[..]);
+                if let Err(wrong) = self.blocks.check(op.at, op.count, pieces) {
                     self.violation(wrong.to_string());
                 }
             }
@@ -343,9 +363,9 @@ impl Crew {
             true => {
                 let (number, data) = self.blocks.write(op.at, op.count);
                 op.write = Some(number);
-                (command::write(Nsid(1), lba, blocks), Payload::Out(data))
+                (command::write(Nsid(1), lba, blocks), data_of(self.spec.memory, data))
             }
-            false => (command::read(Nsid(1), lba, blocks), Payload::In((op.count * self.block) as u32)),
+            false => (command::read(Nsid(1), lba, blocks), room_at(self.spec.memory, op.count * self.block)),
         };
         match association.submit(qid, sqe, payload, now) {
             Ok(cid) => {

@@ -7,8 +7,10 @@
 mod blocks;
 mod build;
 mod crew;
+mod expectations;
 mod report;
 mod store;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,9 +24,10 @@ use crate::lan::{CaptureFile, Lan, Node};
 use crate::scene::Scene;
 
 pub use crew::HostReport;
-pub use report::{PortReport, Report};
+pub use report::{NicReport, PortReport, Report};
 
 use crew::Crew;
+use witness::Witness;
 
 /// How long the world goes on after the last host left, so that everything on its way arrives.
 const AFTER: Duration = Duration::from_secs(10);
@@ -50,6 +53,8 @@ pub struct Fleet {
     stations: Vec<(Owner, Option<Instant>)>,
     touched: Vec<usize>,
     deadlock: Option<(u8, Vec<String>)>,
+    /// Where exchanges are to be looked at.
+    witness: Option<Witness>,
 }
 
 impl Fleet {
@@ -85,7 +90,9 @@ impl Fleet {
             }
         }
         self.lan.end_capture()?;
-        Ok(report::report(&self))
+        self.look();
+        let exchanges = self.witness.take().map(Witness::finish).unwrap_or_default();
+        Ok(report::report(&self, &exchanges))
     }
 
     /// Lets everything happen that happens until `until`, or until `enough`.
@@ -131,9 +138,19 @@ impl Fleet {
         self.touched.dedup();
     }
 
+    /// Shows the witness what went over the links of its hosts.
+    fn look(&mut self) {
+        while let Some((at, frame)) = self.lan.poll_seen() {
+            if let Some(witness) = &mut self.witness {
+                witness.frame(at, &frame);
+            }
+        }
+    }
+
     /// Gives each station that something happened to its turn.
     fn settle(&mut self) {
         let now = self.lan.now();
+        self.look();
         for station in std::mem::take(&mut self.touched) {
             let (owner, due) = &mut self.stations[station];
             *due = match *owner {

@@ -5,9 +5,10 @@ use core::time::Duration;
 
 use nvmf_roce::Counters;
 
-use super::Fleet;
 use super::crew::{Crew, HostReport};
-use crate::lan::SwitchSettings;
+use super::witness::Exchanges;
+use super::{Fleet, expectations};
+use crate::lan::{PortView, SwitchSettings};
 use crate::scene::{Expect, Scene};
 
 /// What came of a run.
@@ -25,6 +26,8 @@ pub struct Report {
     pub frames: u64,
     /// Hosts, in the order of the scene.
     pub hosts: Vec<HostReport>,
+    /// NICs of targets, then of hosts, in the order of the scene.
+    pub nics: Vec<NicReport>,
     /// Ports whose queues, drops, marks or pauses are of interest.
     pub ports: Vec<PortReport>,
     /// Priority and ports that waited for each other when the faults ended.
@@ -33,11 +36,26 @@ pub struct Report {
     pub violations: Vec<String>,
 }
 
+/// What a NIC, and the IP layer below it, counted.
+#[derive(Clone, Debug)]
+pub struct NicReport {
+    /// Whose.
+    pub name: String,
+    /// The NIC's own.
+    pub counters: Counters,
+    /// Packets that did not get as far, for what their IP or UDP header says.
+    pub not_taken: u64,
+}
+
 /// One direction of a link, at the port where it begins.
 #[derive(Clone, Debug)]
 pub struct PortReport {
     /// The node, and the one at the other end.
     pub name: String,
+    /// The node.
+    pub node: String,
+    /// It is a switch.
+    pub switch: bool,
     /// The priority with the most in its queue.
     pub priority: u8,
     /// Most bytes in its queue.
@@ -64,38 +82,54 @@ impl Scene {
     }
 }
 
-pub(super) fn report(f: &Fleet) -> Report {
+pub(super) fn report(f: &Fleet, exchanges: &Exchanges) -> Report {
     let hosts: Vec<HostReport> = f.crews.iter().map(|c| c.report.clone()).collect();
-    let ports = f.lan.ports().map(|p| {
-        let priority = (0..8).max_by_key(|q| (p.stats.peak[*q], p.paused[*q])).unwrap_or(0);
-        let s = p.stats;
-        PortReport {
-            priority: priority as u8,
-            peak: s.peak[priority],
-            mean: p.mean[priority],
-            lost: s.lost,
-            dropped: s.tail_drops + s.headroom_drops + s.giants,
-            marked: s.marked,
-            pauses_sent: s.pauses_sent,
-            pauses_received: s.pauses_received,
-            paused: p.paused[priority],
-            name: p.name,
-        }
-    });
-    Report {
+    let nics: Vec<NicReport> = nics(f).collect();
+    let ports = f.lan.ports().map(port).collect();
+    let mut report = Report {
         name: f.scene.name.clone(),
         seed: f.seed,
         hash: f.lan.trace_hash(),
         took: f.lan.now().since(nvmf_seam::Instant::START),
         frames: f.lan.ports().map(|p| p.stats.received).sum(),
-        ports: ports.collect(),
-        deadlock: f.deadlock.clone(),
-        violations: violations(f, &hosts),
+        violations: violations(f, &hosts, &nics),
         hosts,
+        nics,
+        ports,
+        deadlock: f.deadlock.clone(),
+    };
+    let unmet = expectations::unmet(&f.scene, &report, exchanges);
+    report.violations.extend(unmet);
+    report
+}
+
+fn port(p: PortView<'_>) -> PortReport {
+    let priority = (0..8).max_by_key(|q| (p.stats.peak[*q], p.paused[*q])).unwrap_or(0);
+    let s = p.stats;
+    PortReport {
+        node: p.node,
+        switch: p.switch,
+        priority: priority as u8,
+        peak: s.peak[priority],
+        mean: p.mean[priority],
+        lost: s.lost,
+        dropped: s.tail_drops + s.headroom_drops + s.giants,
+        marked: s.marked,
+        pauses_sent: s.pauses_sent,
+        pauses_received: s.pauses_received,
+        paused: p.paused[priority],
+        name: p.name,
     }
 }
 
-fn violations(f: &Fleet, hosts: &[HostReport]) -> Vec<String> {
+fn nics(f: &Fleet) -> impl Iterator<Item = NicReport> {
+    let targets = f.scene.targets.iter().zip(&f.sites).map(|(t, s)| (&t.name, &s.rdma.device, &s.station));
+    let hosts = f.scene.hosts.iter().zip(&f.crews).map(|(h, c)| (&h.name, c.initiator.device(), &c.station));
+    let both = targets.chain(hosts);
+    both.map(|(name, nic, station)| NicReport { name: name.clone(), counters: *nic.counters(), not_taken: station.not_taken })
+}
+
+fn violations(f: &Fleet, hosts: &[HostReport], nics: &[NicReport]) -> Vec<String> {
     let mut out: Vec<String> = f.crews.iter().flat_map(|c| c.violations.iter().cloned()).collect();
     let stuck = f.deadlock.is_some() && f.scene.expects_deadlock();
     match (&f.deadlock, f.scene.expects_deadlock()) {
@@ -109,17 +143,8 @@ fn violations(f: &Fleet, hosts: &[HostReport]) -> Vec<String> {
             left_over(f, &mut out);
         }
     }
-    access(f, &mut out);
+    access(nics, &mut out);
     limits(f, &mut out);
-    for e in &f.scene.expects {
-        let Expect::Latency { host, part, above, than } = e else { continue };
-        let Some(h) = hosts.iter().find(|h| h.name == *host) else { continue };
-        let is = Duration::from_nanos(h.times.value_at_quantile(f64::from(*part) / 1000.0));
-        if (is > *than) != *above {
-            let sign = if *above { ">" } else { "<" };
-            out.push(format!("{host} p{} {sign} {than:?} was expected: it is {is:?}", f64::from(*part) / 10.0));
-        }
-    }
     out
 }
 
@@ -144,10 +169,9 @@ fn left_over(f: &Fleet, out: &mut Vec<String>) {
 }
 
 /// Memory is never asked for outside of its bounds: reference hosts and targets have no reason to.
-fn access(f: &Fleet, out: &mut Vec<String>) {
-    let hosts = f.crews.iter().zip(&f.scene.hosts).map(|(c, h)| (&h.name, *c.initiator.device().counters()));
-    let targets = f.sites.iter().zip(&f.scene.targets).map(|(s, t)| (&t.name, *s.rdma.device.counters()));
-    for (name, Counters { nak_access, nak_invalid, nak_operational, .. }) in hosts.chain(targets) {
+fn access(nics: &[NicReport], out: &mut Vec<String>) {
+    for NicReport { name, counters, .. } in nics {
+        let Counters { nak_access, nak_invalid, nak_operational, .. } = counters;
         if nak_access + nak_invalid + nak_operational > 0 {
             out.push(format!("{name} refused access: {nak_access} NAKs 62h, {nak_invalid} 61h, {nak_operational} 63h"));
         }
@@ -155,10 +179,9 @@ fn access(f: &Fleet, out: &mut Vec<String>) {
 }
 
 fn limits(f: &Fleet, out: &mut Vec<String>) {
-    let settings = |name: &str| f.scene.switches.iter().find(|s| s.name == name).map(|s| s.settings);
     for p in f.lan.ports() {
-        let of = f.scene.switches.iter().find(|s| p.switch && p.name.starts_with(&format!("{}-", s.name)));
-        let Some(SwitchSettings { queue, pfc, .. }) = of.and_then(|s| settings(&s.name)) else { continue };
+        let of = f.scene.switches.iter().find(|s| s.name == p.node);
+        let Some(SwitchSettings { queue, pfc, .. }) = of.map(|s| s.settings) else { continue };
         for (q, peak) in p.stats.peak.iter().enumerate() {
             let lossless = pfc.is_some_and(|pfc| pfc.lossless >> q & 1 == 1);
             if !lossless && *peak > queue {
@@ -177,8 +200,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{:<12} {:>8} {:>8} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10}",
-            "host", "reads", "writes", "MiB", "lost", "p50", "p99", "p99.9", "most"
+            "{:<12} {:>8} {:>8} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "host", "reads", "writes", "MiB", "lost", "touched", "p50", "p99", "p99.9", "most"
         )?;
         for h in &self.hosts {
             let at = |q| micros(Duration::from_nanos(h.times.value_at_quantile(q)));
@@ -187,8 +210,8 @@ impl fmt::Display for Report {
             let (p50, p99, p999) = (at(0.5), at(0.99), at(0.999));
             writeln!(
                 f,
-                "{:<12} {:>8} {:>8} {mib:>8.1} {:>5} {p50:>10} {p99:>10} {p999:>10} {most:>10}",
-                h.name, h.reads, h.writes, h.lost
+                "{:<12} {:>8} {:>8} {mib:>8.1} {:>5} {:>10} {p50:>10} {p99:>10} {p999:>10} {most:>10}",
+                h.name, h.reads, h.writes, h.lost, h.touched
             )?;
         }
         writeln!(
@@ -203,6 +226,21 @@ impl fmt::Display for Report {
                 "{:<16} {:>4} {:>10} {:>10} {:>6} {:>7} {:>7} {:>7} {:>7} {paused:>10}",
                 p.name, p.priority, p.peak, p.mean, p.lost, p.dropped, p.marked, p.pauses_sent, p.pauses_received
             )?;
+        }
+        for NicReport { name, counters: c, not_taken } in &self.nics {
+            let damaged = not_taken + c.not_ip + c.not_ours + c.truncated + c.bad_icrc;
+            let all = [
+                ("marked packets came", c.congestion_marks),
+                ("CNPs sent", c.cnps_sent),
+                ("CNPs came", c.cnps_received),
+                ("timeouts", c.timeouts),
+                ("times gone back", c.went_back),
+                ("damaged packets dropped", damaged),
+            ];
+            let all: Vec<String> = all.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} {what}")).collect();
+            if !all.is_empty() {
+                writeln!(f, "nic {name}: {}", all.join(", "))?;
+            }
         }
         if let Some((q, ring)) = &self.deadlock {
             writeln!(f, "deadlock in priority {q}: {}", ring.join(" waits for "))?;

@@ -94,15 +94,19 @@ impl core::fmt::Display for Wrong {
     }
 }
 
-/// What becomes of one frame on its way.
+/// A fault that hit a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fate {
-    /// It arrives at these times, at most twice.
-    pub arrives: [Option<Instant>; 2],
-    /// This bit of the packet is flipped.
-    pub flipped: Option<usize>,
-    /// The last fault that hit it.
-    pub hit: Option<Wrong>,
+pub(super) struct Hit {
+    pub what: Wrong,
+    /// The bit that is flipped by corruption, counted from the first byte of the frame, most significant bit first.
+    pub bit: Option<usize>,
+}
+
+impl core::fmt::Display for Hit {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}", self.what)?;
+        self.bit.map_or(Ok(()), |bit| write!(f, ": byte {} ^ {:#04x}", bit / 8, 0x80 >> (bit % 8)))
+    }
 }
 
 /// One direction of a link, with what is random about it.
@@ -114,11 +118,13 @@ pub(super) struct Way {
     faults: Vec<(LinkFault, SplitMix64)>,
     /// When the last frame arrives that keeps its place.
     last: Instant,
+    /// What hit the last frame.
+    pub hits: Vec<Hit>,
 }
 
 impl Way {
     pub fn new(settings: LinkSettings, seed: u64) -> Self {
-        Self { settings, random: SplitMix64::new(seed), faults: Vec::new(), last: Instant::START }
+        Self { settings, random: SplitMix64::new(seed), faults: Vec::new(), last: Instant::START, hits: Vec::new() }
     }
 
     pub fn add(&mut self, fault: LinkFault, seed: u64) {
@@ -129,36 +135,36 @@ impl Way {
         self.faults.clear();
     }
 
-    /// The fate of a frame whose last bit is sent at `sent`.
-    pub fn fate(&mut self, sent: Instant, len: usize) -> Fate {
+    /// When a frame arrives whose last bit is sent at `sent`, at most twice; [`Way::hits`] has what hit it. `len`: bytes of the frame, of
+    /// which `head` are those of its Ethernet header.
+    pub fn fate(&mut self, sent: Instant, len: usize, head: usize) -> [Option<Instant>; 2] {
         let jitter = match self.settings.jitter.as_nanos() as u64 {
             0 => 0,
             most => self.random.below(most + 1),
         };
         let mut at = (sent + self.settings.delay + Duration::from_nanos(jitter)).max(self.last);
         let (mut lost, mut twice, mut late) = (false, false, Duration::ZERO);
-        let mut fate = Fate { arrives: [None; 2], flipped: None, hit: None };
+        self.hits.clear();
         for (f, random) in &mut self.faults {
             if sent < f.from || sent >= f.until || !f.share.hits(random) {
                 continue;
             }
-            fate.hit = Some(f.what);
+            let mut bit = None;
             match f.what {
                 Wrong::Lost => lost = true,
                 Wrong::Duplicated => twice = true,
-                Wrong::Corrupted => fate.flipped = Some(random.below(len as u64 * 8) as usize),
+                Wrong::Corrupted => bit = Some(head * 8 + random.below((len - head) as u64 * 8) as usize),
                 Wrong::Reordered(by) => late += Duration::from_nanos(random.below(by.as_nanos() as u64 + 1)),
                 Wrong::Delayed(by) => at = at + by,
             }
+            self.hits.push(Hit { what: f.what, bit });
         }
         if lost {
-            fate.hit = Some(Wrong::Lost);
-            return fate;
+            return [None; 2];
         }
         self.last = at;
         at = at + late;
-        fate.arrives = [Some(at), twice.then_some(at)];
-        fate
+        [Some(at), twice.then_some(at)]
     }
 }
 
@@ -174,10 +180,10 @@ mod tests {
     fn a_fault_hits_its_share_within_its_time() {
         let mut way = Way::new(LinkSettings::default(), 1);
         way.add(fault(Wrong::Lost, 100_000), 2);
-        let lost = (0..20_000u64).filter(|i| way.fate(Instant(100 + i), 100).arrives[0].is_none()).count();
+        let lost = (0..20_000u64).filter(|i| way.fate(Instant(100 + i), 100, 14)[0].is_none()).count();
         assert!((1_800..2_200).contains(&lost), "{lost}");
         way.add(fault(Wrong::Lost, 1_000_000), 3);
-        let lost = |way: &mut Way, at| way.fate(Instant(at), 100).arrives[0].is_none();
+        let lost = |way: &mut Way, at| way.fate(Instant(at), 100, 14)[0].is_none();
         assert!(!lost(&mut way, 99) && lost(&mut way, 100) && lost(&mut way, 1_999_999) && !lost(&mut way, 2_000_000));
         way.heal();
         assert!(!lost(&mut way, 100));
@@ -187,7 +193,7 @@ mod tests {
     fn a_stream_keeps_its_order_but_for_what_is_reordered() {
         let jitter = Duration::from_micros(50);
         let mut way = Way::new(LinkSettings { jitter, ..LinkSettings::default() }, 1);
-        let times = |way: &mut Way| (0..200).map(|i| way.fate(Instant(1000 + i), 100).arrives[0].unwrap()).collect::<Vec<_>>();
+        let times = |way: &mut Way| (0..200).map(|i| way.fate(Instant(1000 + i), 100, 14)[0].unwrap()).collect::<Vec<_>>();
         assert!(times(&mut way).is_sorted());
         way.add(fault(Wrong::Reordered(jitter), 200_000), 9);
         assert!(!times(&mut way).is_sorted());
@@ -201,7 +207,7 @@ mod tests {
             if with_loss {
                 way.add(fault(Wrong::Delayed(Duration::from_nanos(7)), 300_000), 6);
             }
-            (0..500).map(|i| way.fate(Instant(100 + i), 100).arrives[1].is_some()).collect::<Vec<_>>()
+            (0..500).map(|i| way.fate(Instant(100 + i), 100, 14)[1].is_some()).collect::<Vec<_>>()
         };
         assert_eq!(hits(true), hits(false));
     }

@@ -15,7 +15,7 @@ mod switch;
 
 use core::time::Duration;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 
 use nvmf_seam::{Entropy, Instant, SplitMix64};
@@ -113,6 +113,8 @@ pub struct Lan {
     count: u64,
     storms: Vec<Storm>,
     recorder: Option<Recorder>,
+    /// Frames on links that are watched.
+    seen: VecDeque<(Instant, Frame)>,
     hash: u64,
 }
 
@@ -130,6 +132,7 @@ impl Lan {
             count: 0,
             storms: Vec::new(),
             recorder: None,
+            seen: VecDeque::new(),
             hash: 0xcbf2_9ce4_8422_2325,
         }
     }
@@ -221,6 +224,20 @@ impl Lan {
         }
         self.recorder = Some(recorder);
         Ok(())
+    }
+
+    /// What `link` carries is to be seen by [`Lan::poll_seen`] from now on; its caller has to take it.
+    pub fn watch(&mut self, link: Link) {
+        for end in [link.0 as usize * 2, link.0 as usize * 2 + 1] {
+            if let Some(port) = self.ports.get_mut(end) {
+                port.watched = true;
+            }
+        }
+    }
+
+    /// The next frame of a link that is watched, as its sender put it on the wire, and when.
+    pub fn poll_seen(&mut self) -> Option<(Instant, Frame)> {
+        self.seen.pop_front()
     }
 
     /// Ends the capture; the error is the first that came while it was written.
@@ -383,23 +400,23 @@ impl Lan {
         p.busy_until = sent;
         p.stats.sent += 1;
         p.stats.sent_bytes += u64::from(held.len);
-        let fate = p.way.fate(sent, held.frame.ip_len());
+        let [first, second] = p.way.fate(sent, held.frame.len(), Frame::ETH);
         if let (Some(interface), Some(r)) = (p.tap, &mut self.recorder) {
-            r.frame(interface, now, &held.frame, fate.hit);
+            r.frame(interface, now, &held.frame, &p.way.hits);
         }
-        let [first, second] = fate.arrives;
+        if p.watched {
+            self.seen.push_back((now, held.frame.clone()));
+        }
         let Some(at) = first else {
             p.stats.lost += 1;
             return;
         };
-        if let Some(at) = second {
-            let copy = Held { frame: held.frame.clone(), ingress: None, ..held };
+        let twice = second.map(|at| (at, Held { frame: held.frame.clone(), ingress: None, ..held }));
+        let flips = p.way.hits.iter().filter_map(|h| h.bit);
+        let frame = flips.fold(held.frame, |frame, bit| frame::flipped(&frame, bit));
+        if let Some((at, copy)) = twice {
             self.on_its_way(port ^ 1, at, copy);
         }
-        let frame = match fate.flipped {
-            Some(bit) => frame::flipped(&held.frame, Frame::ETH * 8 + bit),
-            None => held.frame,
-        };
         self.on_its_way(port ^ 1, at, Held { frame, ingress: None, ..held });
     }
 

@@ -89,6 +89,8 @@ pub(super) struct Port {
     pub wake: Option<Instant>,
     /// Interface of the capture.
     pub tap: Option<u32>,
+    /// Frames are shown to who watches.
+    pub watched: bool,
     pub stats: PortStats,
 }
 
@@ -109,6 +111,7 @@ impl Port {
             busy_until: Instant::START,
             wake: None,
             tap: None,
+            watched: false,
             stats: PortStats::default(),
         }
     }

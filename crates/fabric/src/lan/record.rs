@@ -6,12 +6,12 @@ use nvmf_capture::pcapng::FrameWriter;
 use nvmf_seam::Instant;
 
 use super::frame::Frame;
-use super::link::Wrong;
+use super::link::Hit;
 
 /// Where captures go.
 pub type CaptureFile = Box<dyn Write + Send>;
 
-/// A capture of any number of links. A frame is seen as its sender put it on the wire; what became of it stands in its comment.
+/// A capture of any number of links. A frame is seen as its sender put it on the wire; its comment has the faults that hit it there.
 pub(super) struct Recorder {
     file: FrameWriter<CaptureFile>,
     base_ns: u64,
@@ -28,11 +28,11 @@ impl Recorder {
         self.file.interface(name)
     }
 
-    pub fn frame(&mut self, interface: u32, now: Instant, frame: &Frame, hit: Option<Wrong>) {
+    pub fn frame(&mut self, interface: u32, now: Instant, frame: &Frame, hits: &[Hit]) {
         if self.error.is_some() {
             return;
         }
-        let comment = hit.map_or_else(String::new, |w| w.to_string());
+        let comment = hits.iter().map(Hit::to_string).collect::<Vec<_>>().join(", ");
         let at = self.base_ns.saturating_add(now.0);
         self.error = self.file.frame(interface, at, &frame.parts(), &comment).err();
     }

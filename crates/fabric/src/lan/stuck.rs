@@ -10,6 +10,8 @@ use super::{Lan, Link, Node, PortStats};
 pub struct PortView<'a> {
     /// The node, and the one at the other end: `sw0-target`.
     pub name: String,
+    /// The node.
+    pub node: String,
     /// Counters.
     pub stats: &'a PortStats,
     /// Bytes that wait now, by priority.
@@ -45,6 +47,7 @@ impl Lan {
         let now = self.now;
         self.ports.iter().enumerate().map(move |(i, p)| PortView {
             name: format!("{}-{}", p.name, self.ports[i ^ 1].name),
+            node: p.name.clone(),
             stats: &p.stats,
             queued: p.queued,
             mean: core::array::from_fn(|q| p.stats.mean_depth(q, now, p.queued[q])),

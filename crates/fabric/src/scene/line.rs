@@ -25,7 +25,7 @@ pub(super) fn line(text: &str) -> Result<Option<Line<'_>>, usize> {
     if text.trim_start().is_empty() || text.trim_start().starts_with('#') {
         return Ok(None);
     }
-    let words = many0(preceded(space0, terminated(alt((quoted, word)), nom::combinator::not(char('=')))));
+    let words = many0(preceded(space0, terminated(alt((quoted, word, tag("="))), nom::combinator::not(char('=')))));
     let with = many0(preceded(space0, separated_pair(word, char('='), alt((quoted, word)))));
     let whole: IResult<&str, _> = (words, with).parse(text);
     match whole {
@@ -120,6 +120,7 @@ mod tests {
         let l = line("  link h1..8 sw rate=25Gbit delay=1us # a comment").unwrap().unwrap();
         assert_eq!((l.words, l.with), (vec!["link", "h1..8", "sw"], vec![("rate", "25Gbit"), ("delay", "1us")]));
         assert_eq!(line("says \"two words\"").unwrap().unwrap().words, ["says", "two words"]);
+        assert_eq!(line("expect h touched = 0").unwrap().unwrap().words, ["expect", "h", "touched", "=", "0"]);
         assert_eq!((line("   "), line("# x")), (Ok(None), Ok(None)));
         assert_eq!((line("load h1 ops= 3"), line("a=1"), line("link h1 sw ?")), (Err(9), Err(4), Err(12)));
     }

@@ -5,6 +5,7 @@ mod parse;
 
 use core::time::Duration;
 
+use nvmf_seam::rdma::Place;
 use nvmf_seam::{Entropy, SplitMix64};
 
 use crate::lan::{LinkSettings, PerMillion, SwitchSettings};
@@ -67,6 +68,8 @@ pub struct TargetSpec {
     pub nic: NicSpec,
     /// Block size, bytes.
     pub block: u32,
+    /// Most bytes of a command: 4096 times a power of two.
+    pub mdts: u32,
 }
 
 /// A host: one association, and what it does.
@@ -90,6 +93,10 @@ pub struct HostSpec {
     pub span: u32,
     /// When it begins.
     pub from: Duration,
+    /// Where the data of its commands lies.
+    pub memory: Place,
+    /// Its NIC reaches memory through a buffer from which a CPU copies.
+    pub bounce: bool,
 }
 
 /// A link between two nodes, by name.
@@ -160,17 +167,80 @@ pub enum FaultKind {
 pub enum Expect {
     /// Ports of switches wait for each other at the end of the faults' time; not everything finishes then.
     Deadlock,
-    /// A part of all commands of a host is faster, or slower, than this.
-    Latency {
-        /// Host.
-        host: String,
-        /// In thousandths: 500, 990, 999.
-        part: u16,
-        /// It is to be above.
-        above: bool,
-        /// This.
-        than: Duration,
+    /// What the wire shows of this host is the exchange of NVMe/RDMA, command by command, and breaks no rule.
+    Exchange(String),
+    /// A figure.
+    Figure {
+        /// Of this node; of all that have it together where it is `None`.
+        node: Option<String>,
+        /// Which.
+        what: Figure,
+        /// How it is to compare…
+        sign: core::cmp::Ordering,
+        /// …with this: nanoseconds, bytes, or how many.
+        than: u64,
     },
+}
+
+/// What a node has counted at the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Hosts: a part of all commands, in thousandths, was at most so long; nanoseconds.
+    Latency(u16),
+    /// Hosts: reads that ended well, what was read back not among them.
+    Reads,
+    /// Hosts: writes that ended well.
+    Writes,
+    /// Hosts: associations that were lost, or did not come up.
+    Lost,
+    /// Hosts: payload bytes that a CPU touched.
+    Touched,
+    /// Switches: frames that were marked. Hosts and targets: packets that came with a mark.
+    Marks,
+    /// Hosts and targets: CNPs sent.
+    CnpsSent,
+    /// Hosts and targets: CNPs that came.
+    CnpsReceived,
+    /// Hosts and targets: local ACK timeouts.
+    Timeouts,
+    /// Switches: pauses asked for.
+    Pauses,
+    /// Switches: frames dropped.
+    Dropped,
+}
+
+impl Figure {
+    /// All, by name.
+    pub const ALL: [(&str, Self); 13] = [
+        ("p50", Self::Latency(500)),
+        ("p99", Self::Latency(990)),
+        ("p99.9", Self::Latency(999)),
+        ("reads", Self::Reads),
+        ("writes", Self::Writes),
+        ("lost", Self::Lost),
+        ("touched", Self::Touched),
+        ("marks", Self::Marks),
+        ("cnps-sent", Self::CnpsSent),
+        ("cnps-received", Self::CnpsReceived),
+        ("timeouts", Self::Timeouts),
+        ("pauses", Self::Pauses),
+        ("dropped", Self::Dropped),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, f)| *f == self).map_or("", |(n, _)| n)
+    }
+
+    /// Whether hosts, targets and switches have it.
+    pub(crate) fn of(self) -> [bool; 3] {
+        match self {
+            Self::Latency(_) | Self::Reads | Self::Writes | Self::Lost | Self::Touched => [true, false, false],
+            Self::CnpsSent | Self::CnpsReceived | Self::Timeouts => [true, true, false],
+            Self::Marks => [true, true, true],
+            Self::Pauses | Self::Dropped => [false, false, true],
+        }
+    }
 }
 
 /// Why a scene cannot be read.

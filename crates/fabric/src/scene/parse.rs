@@ -1,12 +1,16 @@
 //! Lines to a [`Scene`], with everything checked that can be before it is played.
 
+use core::cmp::Ordering;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
 use nom::IResult;
+use nvmf_seam::rdma::Place;
 
 use super::line::{Line, line, names, number, range, rate, share, size, time, whole};
-use super::{Expect, FaultKind, FaultSpec, HostSpec, LinkSpec, NicSpec, RouteSpec, Scene, SceneError, SwitchSpec, TargetSpec};
+use super::{
+    Expect, FaultKind, FaultSpec, Figure, HostSpec, LinkSpec, NicSpec, RouteSpec, Scene, SceneError, SwitchSpec, TargetSpec,
+};
 use crate::lan::{EcnSettings, LinkSettings, PerMillion, PfcSettings, SwitchSettings, Wrong};
 
 /// Nodes of one scene.
@@ -76,6 +80,16 @@ impl<'a> Values<'a> {
         Ok(())
     }
 
+    fn flag(&mut self, name: &'static str, to: &mut bool) -> Result<(), String> {
+        *to = match self.text(name) {
+            None => return Ok(()),
+            Some("yes") => true,
+            Some("no") => false,
+            Some(other) => return Err(format!("{name}={other}: yes or no")),
+        };
+        Ok(())
+    }
+
     fn words<const N: usize>(&self, form: &str) -> Result<[&'a str; N], String> {
         self.line.words[1..].try_into().map_err(|_| format!("`{form}` was expected"))
     }
@@ -106,10 +120,11 @@ fn statement(s: &mut Scene, v: &mut Values<'_>, text: &str) -> Result<(), String
         }
         "target" => {
             let [name] = v.words("target NAME")?;
-            let mut block = 512;
+            let (mut block, mut mdts) = (512, 1 << 20);
             v.size("block", &mut block)?;
+            v.size("mdts", &mut mdts)?;
             let nic = nic(v)?;
-            s.targets.extend(names(name).into_iter().map(|name| TargetSpec { name, nic: nic.clone(), block }));
+            s.targets.extend(names(name).into_iter().map(|name| TargetSpec { name, nic: nic.clone(), block, mdts }));
         }
         "host" => host(s, v)?,
         "link" => link(s, v)?,
@@ -126,7 +141,7 @@ fn statement(s: &mut Scene, v: &mut Values<'_>, text: &str) -> Result<(), String
             let [t] = v.words("within TIME")?;
             s.within = whole(t, time).ok_or("within: a time such as 60s was expected")?;
         }
-        "expect" => s.expects.push(expect(v)?),
+        "expect" => expect(s, v)?,
         other => {
             return Err(format!("no `{other}`: sim, says, switch, target, host, link, route, fault, heal, within or expect"));
         }
@@ -138,11 +153,7 @@ fn switch(v: &mut Values<'_>) -> Result<SwitchSettings, String> {
     let mut s = SwitchSettings::default();
     v.size("queue", &mut s.queue)?;
     v.number("macs", &mut s.macs)?;
-    s.learns = match v.text("learns") {
-        None | Some("yes") => true,
-        Some("no") => false,
-        Some(other) => return Err(format!("learns={other}: yes or no")),
-    };
+    v.flag("learns", &mut s.learns)?;
     let ecn = v.get("ecn", "two sizes such as 20KiB..100KiB", |i| range(i, size))?;
     let most = v.get("mark", "a share such as 10%", share)?.unwrap_or(PerMillion(100_000));
     let bytes = |n| u32::try_from(n).map_err(|_| "ecn is more than 4 GiB".to_owned());
@@ -192,6 +203,13 @@ fn host(s: &mut Scene, v: &mut Values<'_>) -> Result<(), String> {
     v.number("depth", &mut depth)?;
     v.size("span", &mut span)?;
     v.time("from", &mut from)?;
+    let memory = match v.text("memory") {
+        None | Some("host") => Place::Host,
+        Some("gpu") => Place::Gpu,
+        Some(other) => return Err(format!("memory={other}: host or gpu")),
+    };
+    let mut bounce = false;
+    v.flag("bounce", &mut bounce)?;
     let size = v.get("size", "sizes such as 4KiB or 4KiB..64KiB", |i| range(i, size))?.unwrap_or((4096, 65536));
     let bytes = |n| u32::try_from(n).map_err(|_| "size is more than 4 GiB".to_owned());
     let size = (bytes(size.0)?, bytes(size.1)?);
@@ -199,7 +217,7 @@ fn host(s: &mut Scene, v: &mut Values<'_>) -> Result<(), String> {
         return Err("reads is at most 100, depth and size at least 1, span at least twice the size and at most 1GiB".into());
     }
     for name in names(name) {
-        s.hosts.push(HostSpec { name, nic: nic.clone(), to, ops, reads, size, depth, span, from });
+        s.hosts.push(HostSpec { name, nic: nic.clone(), to, ops, reads, size, depth, span, from, memory, bounce });
     }
     Ok(())
 }
@@ -256,21 +274,30 @@ fn fault(v: &mut Values<'_>, text: &str) -> Result<FaultSpec, String> {
     Ok(FaultSpec { text: text.into(), what, from, lasts })
 }
 
-fn expect(v: &Values<'_>) -> Result<Expect, String> {
+fn expect(s: &mut Scene, v: &Values<'_>) -> Result<(), String> {
     match v.line.words[1..] {
-        ["deadlock"] => Ok(Expect::Deadlock),
-        [host, part, sign @ ("<" | ">"), than] => {
-            let part = match part {
-                "p50" => 500,
-                "p99" => 990,
-                "p99.9" => 999,
-                other => return Err(format!("no `{other}`: p50, p99 or p99.9")),
+        ["deadlock"] => s.expects.push(Expect::Deadlock),
+        [of, "exchange"] => s.expects.extend(names(of).into_iter().map(Expect::Exchange)),
+        [of, what, sign, than] => {
+            let all = || Figure::ALL.map(|(n, _)| n).join(", ");
+            let what =
+                Figure::ALL.iter().find(|(n, _)| *n == what).map(|(_, f)| *f).ok_or_else(|| format!("no `{what}`: {}", all()))?;
+            let than = match what {
+                Figure::Latency(_) => whole(than, time).map(|t| t.as_nanos() as u64).ok_or("a time such as 20us was expected")?,
+                _ => whole(than, size).ok_or("a number such as 20 or 4KiB was expected")?,
             };
-            let than = whole(than, time).ok_or("a time such as 20us was expected")?;
-            Ok(Expect::Latency { host: host.into(), part, above: sign == ">", than })
+            let sign = match sign {
+                "<" => Ordering::Less,
+                "=" => Ordering::Equal,
+                ">" => Ordering::Greater,
+                other => return Err(format!("`{other}`: <, = or > was expected")),
+            };
+            let nodes = if of == "all" { vec![None] } else { names(of).into_iter().map(Some).collect() };
+            s.expects.extend(nodes.into_iter().map(|node| Expect::Figure { node, what, sign, than }));
         }
-        _ => Err("`expect deadlock` or `expect HOST p99 < TIME` was expected".into()),
+        _ => return Err("`expect deadlock`, `expect HOST exchange` or `expect NODE FIGURE < VALUE` was expected".into()),
     }
+    Ok(())
 }
 
 /// What concerns more than one line.
@@ -317,14 +344,41 @@ fn check(s: &Scene) -> Result<(), String> {
         if !matches!(t.block, 512 | 4096) || s.hosts.iter().any(|h| bad(&h)) {
             return Err(format!("`{}`: block is 512 or 4096, and sizes are multiples of it", t.name));
         }
+        let large = |h: &&HostSpec| s.targets[h.to].name == t.name && h.size.1 > t.mdts;
+        if !t.mdts.is_power_of_two() || t.mdts < 8192 || s.hosts.iter().any(|h| large(&h)) {
+            return Err(format!("`{}`: mdts is a power of two from 8KiB on, and no size is larger", t.name));
+        }
     }
     let latest = s.hosts.iter().map(|h| h.from).chain([s.heal, s.within]).max().unwrap_or_default();
     if latest > LATEST {
         return Err("times are at most an hour".into());
     }
-    let hosts = s.expects.iter().filter_map(|e| if let Expect::Latency { host, .. } = e { Some(host) } else { None });
-    let unknown = hosts.into_iter().find(|h| !s.hosts.iter().any(|x| x.name == **h));
-    unknown.map_or(Ok(()), |h| Err(format!("expect: no host `{h}`")))
+    s.expects.iter().try_for_each(|e| expected(s, e))
+}
+
+/// Whether what is expected can be looked at.
+fn expected(s: &Scene, e: &Expect) -> Result<(), String> {
+    let kind = |name: &str| {
+        let kinds = [
+            s.hosts.iter().any(|h| h.name == name),
+            s.targets.iter().any(|t| t.name == name),
+            s.switches.iter().any(|w| w.name == name),
+        ];
+        kinds.iter().position(|k| *k).ok_or_else(|| format!("expect: no node `{name}`"))
+    };
+    match e {
+        Expect::Deadlock => Ok(()),
+        Expect::Exchange(host) if kind(host)? != 0 => Err(format!("expect: `{host}` is no host")),
+        Expect::Exchange(_) => Ok(()),
+        Expect::Figure { node: None, what: what @ (Figure::Latency(_) | Figure::Marks), .. } => {
+            Err(format!("expect: {} is of one node, not of all", what.name()))
+        }
+        Expect::Figure { node: None, .. } => Ok(()),
+        Expect::Figure { node: Some(node), what, .. } if !what.of()[kind(node)?] => {
+            Err(format!("expect: `{node}` has no {}", what.name()))
+        }
+        Expect::Figure { .. } => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -343,7 +397,17 @@ mod tests {
             ("fault loss x-t share=1%", "names what is not there"),
             ("fault loss h-t share=1% way=x", "names what is not there"),
             ("fault vanish h-t", "no `vanish`"),
-            ("expect x p99 < 1us", "no host `x`"),
+            ("expect x p99 < 1us", "no node `x`"),
+            ("expect t exchange", "`t` is no host"),
+            ("expect t touched = 0", "`t` has no touched"),
+            ("expect h pauses > 0", "`h` has no pauses"),
+            ("expect all marks > 0", "marks is of one node"),
+            ("expect h touched = 1us", "a number such as 20"),
+            ("expect h touched 0", "was expected"),
+            ("expect h touched ! 0", "column 18"),
+            ("host h2 memory=disk\nlink h2 t", "memory=disk: host or gpu"),
+            ("host h2 bounce=1\nlink h2 t", "bounce=1: yes or no"),
+            ("target u mdts=4KiB\nswitch s\nlink u s", "no size is larger"),
             ("expect h p98 < 1us", "no `p98`"),
             ("host t", "two nodes are named `t`"),
             ("host i", "`i` has 0 links"),
@@ -366,12 +430,17 @@ mod tests {
     #[test]
     fn many_hosts_in_a_line() {
         let text = "sim many\nswitch s ecn=20KiB..40KiB pfc=3/4\ntarget t\nhost h1..8 ops=7\nlink h1..8 s\nlink t s\n\
-                    fault loss h3-s way=s share=1/10 from=0ms..2ms for=1ms\nexpect h1 p99.9 > 3us";
+                    fault loss h3-s way=s share=1/10 from=0ms..2ms for=1ms\nexpect h1 p99.9 > 3us\n\
+                    expect h2..4 touched = 4KiB\nexpect h1..8 exchange\nexpect all cnps-sent > 0";
         let s = Scene::parse(text).unwrap();
         assert_eq!((s.hosts.len(), s.links.len(), s.hosts[7].ops), (8, 9, 7));
         assert_eq!(s.switches[0].settings.pfc.unwrap().lossless, 0x18);
         let ms = Duration::from_millis;
         assert_eq!((s.faults[0].from, s.faults[0].lasts), ((ms(0), ms(2)), (ms(1), ms(1))));
         assert_eq!(s.only(&[]).faults[0].lasts, (ms(0), ms(0)));
+        let touched =
+            |node: &str| Expect::Figure { node: Some(node.into()), what: Figure::Touched, sign: Ordering::Equal, than: 4096 };
+        assert_eq!((s.expects.len(), &s.expects[1], &s.expects[3]), (13, &touched("h2"), &touched("h4")));
+        assert_eq!(s.expects[4], Expect::Exchange("h1".into()));
     }
 }

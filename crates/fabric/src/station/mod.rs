@@ -50,6 +50,8 @@ pub(crate) struct Station {
     priorities: [u8; 2],
     /// The port's queue was full: it is looked at again then.
     again: Option<Instant>,
+    /// IP packets that were dropped for what their header says: no IP, a wrong checksum, or a protocol that nobody has.
+    pub not_taken: u64,
 }
 
 impl Station {
@@ -64,6 +66,7 @@ impl Station {
             tap: None,
             priorities: [0; 2],
             again: None,
+            not_taken: 0,
         }
     }
 
@@ -98,7 +101,7 @@ impl Station {
             Some(UDP) => self.packet(now, packet, nic),
             Some(TCP) => self.tcp.handle_packet(packet),
             Some(ICMPV6) => self.neighbours.handle_icmpv6(&packet),
-            _ => {}
+            _ => self.not_taken += 1,
         }
     }
 

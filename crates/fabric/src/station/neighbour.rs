@@ -8,8 +8,8 @@ use nvmf_roce::Datagram;
 use nvmf_seam::Instant;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv6Packet, Ipv6Repr,
-    NdiscNeighborFlags, NdiscRepr, RawHardwareAddress,
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv6Packet, Ipv6Repr,
+    NdiscNeighborFlags, NdiscRepr, RawHardwareAddress, UdpPacket,
 };
 
 use crate::lan::{BROADCAST, Body, Frame, Mac, ethertype};
@@ -212,6 +212,15 @@ fn discovered(bytes: &[u8]) -> Option<(Ipv6Repr, NdiscRepr<'_>)> {
     }
 }
 
+/// Where an IP packet comes from; `None` where it is none.
+fn source(ip: &[u8]) -> Option<IpAddr> {
+    match ip.first()? >> 4 {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(ip.get(12..16)?).ok()?)),
+        6 => Some(IpAddr::from(<[u8; 16]>::try_from(ip.get(8..24)?).ok()?)),
+        _ => None,
+    }
+}
+
 /// Where an IP packet goes; `None` where it is none.
 pub(super) fn destination(ip: &[u8]) -> Option<IpAddr> {
     match ip.first()? >> 4 {
@@ -221,13 +230,22 @@ pub(super) fn destination(ip: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The protocol that an IP packet carries.
+/// The protocol that an IP packet carries; `None` where it is none, or where a checksum of IP or UDP is wrong. [RFC 1122, 3.2.1.2, 4.1.3.4]
 pub(super) fn protocol(ip: &[u8]) -> Option<u8> {
-    match ip.first()? >> 4 {
-        4 => ip.get(9).copied(),
-        6 => ip.get(6).copied(),
-        _ => None,
-    }
+    let (protocol, at) = match ip.first()? >> 4 {
+        4 => {
+            let head = ip.get(..usize::from(ip[0] & 15) * 4).filter(|h| h.len() >= 20)?;
+            (Ipv4Packet::new_unchecked(head).verify_checksum().then(|| head[9])?, head.len())
+        }
+        6 => (*ip.get(6)?, 40),
+        _ => return None,
+    };
+    // a UDP checksum of 0 is none
+    let sound = protocol != u8::from(IpProtocol::Udp)
+        || ip.get(at + 6..at + 8).is_none_or(|sum| sum == [0, 0])
+        || UdpPacket::new_checked(&ip[at..])
+            .is_ok_and(|udp| source(ip).zip(destination(ip)).is_some_and(|(a, b)| udp.verify_checksum(&a.into(), &b.into())));
+    sound.then_some(protocol)
 }
 
 /// Where a packet of a software NIC goes.
