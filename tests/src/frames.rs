@@ -208,9 +208,20 @@ fn above(protocol: u8, addresses: &[u8], at: usize, ip: &[u8]) -> Option<&'stati
     }
 }
 
+/// A frame that a fault changed on its way to a switch.
+struct Planted<'a> {
+    /// The link.
+    on: &'a str,
+    times: u64,
+    /// How often it was seen on other links.
+    seen: BTreeMap<&'a str, u64>,
+}
+
 /// What a frame is known by from link to link: all of it but what a switch changes when it marks congestion. A mark keeps the sum of the
 /// IPv4 header.
-fn identity(frame: &[u8]) -> (u16, Vec<u8>) {
+type Identity = (u16, Vec<u8>);
+
+fn identity(frame: &[u8]) -> Identity {
     let mut same = frame.to_vec();
     if frame.len() < 34 || half(frame, 12) != 0x0800 || frame[14] >> 4 != 4 {
         return (0, same);
@@ -242,16 +253,15 @@ pub struct Counts {
 /// hold.
 pub fn audit(file: &[u8], to_station: impl Fn(&Captured<'_>) -> bool) -> Result<Counts, String> {
     let mut c = Counts::default();
-    // how often each changed frame went to a switch, where, and how often it was seen behind one, on each link
-    let mut planted: BTreeMap<(u16, Vec<u8>), (u64, &str, BTreeMap<&str, u64>)> = BTreeMap::new();
+    let mut planted: BTreeMap<Identity, Planted<'_>> = BTreeMap::new();
     for (n, f) in read(file).iter().enumerate() {
         c.frames += 1;
         let at = |what: &str| format!("frame {} on {}: {what} ({}): {:02x?}", n + 1, f.interface, f.comment, f.bytes);
         if f.bytes.len() < 14 {
             return Err(at("no Ethernet header"));
         }
-        match planted.get_mut(&identity(f.bytes)).filter(|p| p.1 != f.interface) {
-            Some((times, _, seen)) => {
+        match planted.get_mut(&identity(f.bytes)).filter(|p| p.on != f.interface) {
+            Some(Planted { times, seen, .. }) => {
                 let seen = seen.entry(f.interface).or_default();
                 *seen += 1;
                 if *seen > *times {
@@ -271,12 +281,12 @@ pub fn audit(file: &[u8], to_station: impl Fn(&Captured<'_>) -> bool) -> Result<
         if station {
             c.arrived_wrong += f.arrives().filter(|b| wrong(b).is_some()).count() as u64;
         } else if let Some(changed) = f.changed().filter(|_| !f.is("lost")) {
-            let entry = planted.entry(identity(&changed)).or_insert((0, f.interface, BTreeMap::new()));
-            entry.0 += 1;
+            let new = || Planted { on: f.interface, times: 0, seen: BTreeMap::new() };
+            planted.entry(identity(&changed)).or_insert_with(new).times += 1;
         }
     }
-    match planted.values().find(|(times, _, seen)| seen.values().max() != Some(times)) {
-        Some((times, interface, seen)) => Err(format!("changed {times} times on {interface}, and seen behind it: {seen:?}")),
+    match planted.values().find(|p| p.seen.values().max() != Some(&p.times)) {
+        Some(Planted { on, times, seen }) => Err(format!("changed {times} times on {on}, and seen behind it: {seen:?}")),
         None => Ok(c),
     }
 }
