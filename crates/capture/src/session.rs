@@ -14,7 +14,6 @@ use nvmf_wire::command::CommandKind;
 use nvmf_wire::connect::Connect;
 use nvmf_wire::layout::{Layout, Structure};
 use nvmf_wire::rdma::RdmaRequest;
-use nvmf_wire::sgl::{SglKeyed, SglType};
 use nvmf_wire::sqe::{Direction as DataDirection, FabricsSqe, FabricsType, IoOpcode, Opcode};
 use nvmf_wire::tcp::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, IcResp, Pdu, PduType, R2t};
 use nvmf_wire::{Cid, Cqe, Qid, Sqe, Status};
@@ -97,11 +96,7 @@ impl Command {
     /// The length that its first SGL descriptor gives, bytes; `None` where it is none of those that NVMe/TCP and NVMe/RDMA have for data.
     #[must_use]
     pub fn length(&self) -> Option<u32> {
-        let sgl = self.sqe.sgl1();
-        match sgl.kind() {
-            SglType::KEYED_DATA_BLOCK => Some(SglKeyed::from_bytes(*sgl.as_bytes()).len()),
-            _ => (sgl.is_in_capsule() || sgl.is_transport()).then(|| sgl.len()),
-        }
+        self.sqe.sgl1().data_len()
     }
 
     /// True for a Fabrics command.

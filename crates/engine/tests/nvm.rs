@@ -251,6 +251,31 @@ fn deallocated_blocks_read_as_zero_and_the_others_as_before() {
     assert_eq!(dataset(&mut rig, io, true, &[(0, 1); 256]), Status::SUCCESS);
 }
 
+/// Linux brings a table of 4,096 bytes whatever NR says.
+#[test]
+fn of_a_whole_table_the_ranges_of_nr_count() {
+    let mut rig = Rig::default();
+    let (_, io) = rig.io();
+    write(&mut rig, io, 0, vec![7; 4096].into());
+    let mut bring = |opcode, len: usize| {
+        let mut table = vec![0; len];
+        for (at, slba) in [(0, 1), (16, 2)] {
+            table[at..at + 16].copy_from_slice(nvm::DatasetRange::new().with(|s| s.slba(slba).llb(1)).as_bytes());
+        }
+        let sqe =
+            nvm::DatasetManagement::from_bytes(*rw(opcode, 1, 0, 1, inline(len)).as_bytes()).with(|s| s.nr(ZeroBased8(0)).ad(true));
+        rig.status(io, Sqe::from_bytes(*sqe.as_bytes()), table.into())
+    };
+    for len in [32, 4096] {
+        assert_eq!(bring(IoOpcode::DATASET_MANAGEMENT, len), Status::SUCCESS, "{len}");
+    }
+    for (opcode, len) in [(IoOpcode::DATASET_MANAGEMENT, 4112), (IoOpcode::COPY, 64)] {
+        assert_eq!(bring(opcode, len), Status::DATA_SGL_LENGTH_INVALID, "{opcode:?} {len}");
+    }
+    let values: Vec<u8> = (0..4).map(|lba| read(&mut rig, io, lba).unwrap()[0]).collect();
+    assert_eq!(values, [7, 0, 7, 7]);
+}
+
 /// Status and DW0.
 fn copy(rig: &mut Rig, io: Conn, to: u64, format: u8, ranges: &[(u64, u16)]) -> (Status, u32) {
     let mut list = Vec::new();

@@ -242,6 +242,9 @@ impl Copy {
 }
 
 impl DatasetManagement {
+    /// Bytes of the largest table of ranges: 256 of 16 bytes. [NVM 1.0, 3.2.3]
+    pub const MAX_DATA_BYTES: usize = DatasetRange::LEN * 256;
+
     /// Length in bytes of the ranges that the command announces: 16 to 4096.
     pub fn data_bytes(&self) -> usize {
         DatasetRange::LEN * (usize::from(self.nr().0) + 1)

@@ -68,4 +68,13 @@ impl SglDescriptor {
     pub fn is_transport(&self) -> bool {
         self.id() == 0x5a
     }
+
+    /// Length of the data that this descriptor alone describes, bytes; `None` where it is none of those that NVMe/TCP and NVMe/RDMA have
+    /// for data, as a segment is. [Base 2.0, 4.1.2, Figure 119; NVMe/TCP 1.0, 3.3.2; NVMe/RDMA 1.0, 3.3.1]
+    pub fn data_len(&self) -> Option<u32> {
+        match self.kind() {
+            SglType::KEYED_DATA_BLOCK => Some(SglKeyed::from_bytes(*self.as_bytes()).len()),
+            _ => (self.is_in_capsule() || self.is_transport()).then(|| self.len()),
+        }
+    }
 }

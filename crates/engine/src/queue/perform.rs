@@ -269,7 +269,8 @@ impl Steps {
 }
 
 /// What a Dataset Management asks for; the attributes other than AD are hints that we do not use. [NVM-RW-23 to NVM-RW-25]
-fn dataset(command: &nvm::DatasetManagement, ns: &NamespaceView, list: Bytes) -> Result<Steps, Status> {
+fn dataset(command: &nvm::DatasetManagement, ns: &NamespaceView, mut list: Bytes) -> Result<Steps, Status> {
+    list.truncate(command.data_bytes());
     for range in list.chunks_exact(nvm::DatasetRange::LEN) {
         let range = nvm::DatasetRange::read(range).map_err(|_| Status::INTERNAL_ERROR)?;
         byte_range(ns, range.slba(), range.llb().into())?;

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use nvmf_seam::rdma::{Remote, Rkey};
 use nvmf_wire::sgl::{SglKeyed, SglSubtype, SglType};
-use nvmf_wire::sqe::IoOpcode;
 use nvmf_wire::{SglDescriptor, Sqe, Status};
 
 use crate::queue::{Located, Transfer};
@@ -11,8 +10,6 @@ use crate::settings::RdmaCapsules;
 
 /// Bytes of a descriptor.
 const LEN: usize = 16;
-/// Bytes of the largest table of ranges: 256 of 16 bytes. [NVM 1.0, 3.2.3]
-const RANGES: usize = 4096;
 
 /// What a queue takes.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +54,7 @@ impl Rules {
             }
             // The host's data alone, and none on the Admin Queue. [RDMA-CAPS-02, RDMA-CAPS-04, RDMA-SGL-01, RDMA-SGL-02]
             (SglType::DATA_BLOCK, SglSubtype::OFFSET) if self.io && matches!(transfer, Transfer::In(_)) => {
-                self.in_capsule(sqe, len, capsule).map(Located::Capsule)
+                self.in_capsule(&sgl, len, capsule).map(Located::Capsule)
             }
             // [RDMA-SGL-05, RDMA-SGL-06]
             (SglType::LAST_SEGMENT, SglSubtype::OFFSET) if self.io && sqe.fctype().is_none() => {
@@ -70,13 +67,8 @@ impl Rules {
     }
 
     /// Data begins ICDOFF behind the SQE or later; the descriptor counts from the end of the SQE. [SGL-18, SGL-26]
-    fn in_capsule(&self, sqe: &Sqe, len: usize, capsule: &Bytes) -> Result<Bytes, Status> {
-        let sgl = sqe.sgl1();
-        // Linux sends a whole table of ranges, of which NR says how many count: nothing else is behind them to be mistaken.
-        let table = sqe.opc().0 == IoOpcode::DATASET_MANAGEMENT.0 && (len..=RANGES).contains(&(sgl.len() as usize));
-        if !table {
-            same_length(sgl.len().into(), len)?;
-        }
+    fn in_capsule(&self, sgl: &SglDescriptor, len: usize, capsule: &Bytes) -> Result<Bytes, Status> {
+        same_length(sgl.len().into(), len)?;
         let base = usize::from(self.capsules.icdoff) * LEN;
         let start = usize::try_from(sgl.addr()).unwrap_or(usize::MAX);
         match start.checked_add(len) {
@@ -193,21 +185,6 @@ mod tests {
 
     fn with(sgl: &[u8; 16]) -> Sqe {
         Sqe::new().with_sgl1(SglDescriptor::from_bytes(*sgl))
-    }
-
-    #[test]
-    fn a_table_of_ranges_may_be_longer_than_what_counts_of_it() {
-        let capsule = Bytes::from(vec![1; 4096]);
-        let sgl = |len| SglDescriptor::in_capsule(0, len);
-        let sqe = |opcode: IoOpcode, len| Sqe::new().with(|s| s.opc(nvmf_wire::Opcode(opcode.0))).with_sgl1(sgl(len));
-        let at = |sqe: &Sqe| rules(0, 1).locate(sqe, Transfer::In(16), &capsule);
-        for len in [16, 32, 4096] {
-            let found = at(&sqe(IoOpcode::DATASET_MANAGEMENT, len));
-            assert!(matches!(&found, Ok(Located::Capsule(data)) if data.len() == 16), "{len}: {found:?}");
-        }
-        for wrong in [sqe(IoOpcode::DATASET_MANAGEMENT, 4112), sqe(IoOpcode::DATASET_MANAGEMENT, 15), sqe(IoOpcode::WRITE, 32)] {
-            assert_eq!(at(&wrong).err(), Some(Status::DATA_SGL_LENGTH_INVALID.dnr()));
-        }
     }
 
     fn segment(addr: u64, len: u32) -> Sqe {
