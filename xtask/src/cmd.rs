@@ -64,10 +64,20 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// The release build of the `nvmfspec` command line, built now if it is not up to date.
+/// The `nvmfspec` command line, built now if it is not up to date: as the tests build it, so that most of it is there.
 pub fn nvmfspec() -> Result<PathBuf, String> {
-    run(&mut cargo(["build", "--quiet", "--release", "--package", "nvmfspec", "--bin", "nvmfspec"])?)?;
-    let exe = target_dir()?.join("release").join(format!("nvmfspec{}", std::env::consts::EXE_SUFFIX));
+    built("dev")
+}
+
+/// The same as users have it, to be measured.
+pub fn nvmfspec_release() -> Result<PathBuf, String> {
+    built("release")
+}
+
+fn built(profile: &str) -> Result<PathBuf, String> {
+    run(&mut cargo(["build", "--quiet", "--profile", profile, "--bin", "nvmfspec"])?)?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let exe = target_dir()?.join(folder).join(format!("nvmfspec{}", std::env::consts::EXE_SUFFIX));
     if exe.is_file() {
         return Ok(exe);
     }

@@ -30,7 +30,7 @@ struct Took {
 
 /// Makes the captures, runs everything `rounds` times and prints the best of each.
 pub fn run(json_file: &str, megabytes: u64, rounds: u32) -> Result<(), String> {
-    let nvmfspec = cmd::nvmfspec()?;
+    let nvmfspec = cmd::nvmfspec_release()?;
     let tshark = cmd::find_program("tshark");
     let dir = cmd::target_dir()?.join("bench-capture");
     fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;

@@ -27,7 +27,7 @@ pub fn run(args: &[String]) -> Result<u8, String> {
             None => wrong(),
         },
         Some((what, [])) if what == "memory" => {
-            let nvmfspec = cmd::nvmfspec()?;
+            let nvmfspec = cmd::nvmfspec_release()?;
             // Each association has two connections, and both ends of them are on this machine.
             let script = "ulimit -n \"$(ulimit -Hn)\"; exec \"$0\" memory \"$1\"";
             cmd::run(Command::new("sh").args(["-c", script]).arg(program()?).arg(nvmfspec)).map(|()| 0)
