@@ -1,14 +1,12 @@
 //! What a controller, its NIC, or the device does wrong or ends, and what the host makes of it.
 
-mod rdma_support;
-
 use std::time::Duration;
 
+use crate::rdma_support::{Bench, NS, Rig, cqe, settings};
 use bytes::Bytes;
 use nvmf_engine::host::{Event, HostError, HostRdmaSettings, HostSettings, Payload, SubmitError, Waiting, command};
 use nvmf_seam::rdma::{Accepted, CmEvent, DeviceError, Memory, QpId, WorkError};
 use nvmf_wire::{Qid, Status};
-use rdma_support::{Bench, NS, Rig, cqe, settings};
 
 /// The Admin Queue's connection as the test answers its REQ.
 fn asked(settings: HostSettings, answer: impl FnOnce(&mut Bench, QpId)) -> Rig {
@@ -310,7 +308,7 @@ fn late_completions_of_an_old_queue_pair_change_nothing() {
     assert_eq!(r.events.len(), events);
     r.odd = Box::new(|_, _| false);
     let now = r.now;
-    let id = r.initiator.connect(rdma_support::TARGET.parse().unwrap(), settings(), now);
+    let id = r.initiator.connect(crate::rdma_support::TARGET.parse().unwrap(), settings(), now);
     r.run();
     assert!(r.initiator.host(id).unwrap().is_ready());
 }

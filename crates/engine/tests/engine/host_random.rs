@@ -1,12 +1,10 @@
 //! Whatever a controller sends, a host neither panics nor grows: arbitrary bytes, and PDUs that are nearly right.
 
-mod host_support;
-
 use std::time::Duration;
 
+use crate::host_support::rig::{Rig, settings};
+use crate::host_support::{Peer, c2h, icresp, r2t, resp};
 use bytes::Bytes;
-use host_support::rig::{Rig, settings};
-use host_support::{Peer, c2h, icresp, r2t, resp};
 use nvmf_engine::host::{Association, Event, HostEvent, HostSettings, HostTcpSettings, Payload, command};
 use nvmf_seam::Instant;
 use nvmf_wire::{Cid, Nsid, Qid, ZeroBased8};

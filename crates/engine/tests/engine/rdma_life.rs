@@ -1,17 +1,14 @@
 //! How associations over RDMA live and end, over two software NICs: keep alive, queues deleted and made again, connections lost with
 //! commands out, several hosts at once.
 
-mod common;
-mod rdma_world;
-
 use std::time::Duration;
 
+use crate::rdma_world::{NS, World, pattern, settings};
 use nvmf_engine::RdmaSettings;
 use nvmf_engine::host::{Event, HostError, HostSettings, Payload, command};
 use nvmf_roce::testing::Faults;
 use nvmf_seam::rdma::{Device, Memory};
 use nvmf_wire::{Qid, Status};
-use rdma_world::{NS, World, pattern, settings};
 
 #[test]
 fn it_is_kept_alive() {

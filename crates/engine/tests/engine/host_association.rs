@@ -1,13 +1,11 @@
 //! Bring-up, discovery and the end against controllers that are slow, odd or broken: a controller of a few lines that answers each
 //! command with what the test says.
 
-mod host_support;
-
 use std::time::Duration;
 
+use crate::host_support::resp;
+use crate::host_support::rig::{Rig, Seen, settings};
 use bytes::Bytes;
-use host_support::resp;
-use host_support::rig::{Rig, Seen, settings};
 use nvmf_engine::host::{
     Association, Completion, Data, DiscoveryError, Event, HostError, LogReader, Payload, SubmitError, Waiting, command,
 };

@@ -1,12 +1,10 @@
 //! The host over RDMA: bring-up, data both ways, keys, order of events, the end.
 
-mod rdma_support;
-
+use crate::rdma_support::{NS, Rig, cqe, settings};
 use bytes::Bytes;
 use nvmf_engine::host::{Event, HostError, HostRdmaSettings, HostSettings, Payload, SubmitError, command};
 use nvmf_seam::rdma::{Memory, Place};
 use nvmf_wire::Qid;
-use rdma_support::{NS, Rig, cqe, settings};
 
 fn pattern(len: usize) -> Bytes {
     (0..len).map(|i| (i / 4 % 251) as u8).collect()
@@ -75,7 +73,7 @@ fn a_key_is_gone_whoever_invalidated_it() {
         assert!(r.bench().regions.is_empty() && r.violations().is_empty());
     }
     // A device that does not take invalidation is never asked to.
-    let mut bench = rdma_support::Bench::new();
+    let mut bench = crate::rdma_support::Bench::new();
     bench.limits.takes_invalidate = false;
     let mut r = Rig::on(bench, settings());
     r.run();

@@ -1,11 +1,9 @@
 //! Whatever bytes come at whatever point: no panic, no growth beyond the limits, and the target goes on serving others.
 
-mod common;
-
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use nvmf_engine::{ControllerSettings, TcpSettings};
 use nvmf_wire::property::Property;
 use nvmf_wire::sqe::IoOpcode;

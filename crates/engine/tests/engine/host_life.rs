@@ -1,13 +1,11 @@
 //! An association between bring-up and end: controller resets, aborts, fused pairs, queues that come and go, keep alive by traffic,
 //! events, and a controller that reports a fatal error.
 
-mod host_support;
-
 use std::time::Duration;
 
+use crate::host_support::resp;
+use crate::host_support::rig::{Rig, Seen, settings};
 use bytes::Bytes;
-use host_support::resp;
-use host_support::rig::{Rig, Seen, settings};
 use nvmf_engine::host::{Event, HostError, HostSettings, Payload, SubmitError, command};
 use nvmf_wire::{Cid, Nsid, Opcode, Qid, Sqe, Status, ZeroBased8};
 

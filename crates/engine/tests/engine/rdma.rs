@@ -1,12 +1,10 @@
 //! NVMe/RDMA, the controller's end, over two software NICs back to back.
 
-mod common;
-mod rdma_rig;
-
 use std::time::Duration;
 
+use crate::common::{connect, identify, log_page, pattern, property_set, rw};
+use crate::rdma_rig::*;
 use bytes::Bytes;
-use common::{connect, identify, log_page, pattern, property_set, rw};
 use nvmf_engine::controller::{Port, PortTransport};
 use nvmf_engine::message::{ConnectionId, ToConnection, ToHub};
 use nvmf_engine::queue::CloseReason;
@@ -21,7 +19,6 @@ use nvmf_wire::property::Property;
 use nvmf_wire::sgl::SglSubtype;
 use nvmf_wire::sqe::{FabricsType, IoOpcode};
 use nvmf_wire::{Cid, Cntlid, IdentifyController, Opcode, SglDescriptor, Sqe, Status};
-use rdma_rig::*;
 
 fn rig() -> Rig {
     with(ControllerSettings::default(), RdmaSettings::default())
@@ -55,7 +52,7 @@ fn a_controller_says_how_it_is_reached() {
 fn the_discovery_log_says_rdma() {
     let mut rig = rig();
     let qp = rig.open(&Req::default());
-    let (sqe, data) = common::discovery(0);
+    let (sqe, data) = crate::common::discovery(0);
     let region = rig.readable(qp, data);
     assert_eq!(rig.status(qp, sqe.with_sgl1(region.sgl()), Bytes::new()), Status::SUCCESS);
     rig.status(qp, property_set(Property::CC, 1), Bytes::new());
@@ -309,7 +306,7 @@ fn a_reset_ends_the_io_queues_and_leaves_the_admin_queue() {
     assert_eq!(rig.status(admin, property_set(Property::CC, 0), Bytes::new()), Status::SUCCESS);
     assert_eq!(rig.closed(io), CloseReason::Association);
     assert!(rig.queues[&io].responses.is_empty());
-    let enable = property_set(Property::CC, u64::from(common::enable()));
+    let enable = property_set(Property::CC, u64::from(crate::common::enable()));
     assert_eq!(rig.status(admin, enable, Bytes::new()), Status::SUCCESS);
     assert_eq!(rig.target.connections(), 1);
 }
@@ -483,7 +480,7 @@ fn a_hub_serves_connections_of_both_transports() {
     assert_eq!(status.code(), Status::CONNECT_INVALID_PARAMETERS);
 
     let qp = rig.open(&Req::default());
-    let (sqe, data) = common::discovery(0);
+    let (sqe, data) = crate::common::discovery(0);
     let region = rig.readable(qp, data);
     assert_eq!(rig.status(qp, sqe.with_sgl1(region.sgl()), Bytes::new()), Status::SUCCESS);
     rig.status(qp, property_set(Property::CC, 1), Bytes::new());
@@ -502,7 +499,7 @@ fn a_host_that_takes_no_responses_is_not_listened_to_for_ever() {
     rig.pair.latency = Duration::from_micros(10);
     let (_, id) = rig.enabled();
     let io = rig.open(&Req { hrqsize: 1, ..Req::io(1, id) });
-    let (sqe, data) = common::connect_with(|c| *c = c.with(|s| s.sqfcd(true)), |_| {}, 1, 31, 0, id);
+    let (sqe, data) = crate::common::connect_with(|c| *c = c.with(|s| s.sqfcd(true)), |_| {}, 1, 31, 0, id);
     assert_eq!(rig.status(io, sqe, data), Status::SUCCESS);
     rig.hold_stores = true;
     let flush = rw(IoOpcode::FLUSH, 1, 0, 1, in_capsule(0)).with(|s| s.cid(Cid(7)));

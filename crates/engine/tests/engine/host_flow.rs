@@ -1,9 +1,7 @@
 //! The host's side of data: capsules, H2CData for R2Ts, C2HData in pieces, digests, alignment, completions.
 
-mod host_support;
-
+use crate::host_support::{Peer, T0, c2h, crc32c, digests, icresp, pdu, r2t, resp};
 use bytes::Bytes;
-use host_support::{Peer, T0, c2h, crc32c, digests, icresp, pdu, r2t, resp};
 use nvmf_engine::host::{HostEvent, HostSettings, HostTcpSettings, Payload, SubmitError, Waiting, command};
 use nvmf_engine::tcp::host::HostConnection;
 use nvmf_seam::Instant;

@@ -1,5 +1,4 @@
 //! A host made of bytes: whole PDUs in, whole PDUs out, with a hub and any number of connections behind it.
-#![allow(dead_code)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! What a controller can do wrong on a connection, and the H2CTermReq that each fault demands. [NVMe/TCP 1.0, 3.5 and 3.6.2.4]
 
-mod host_support;
-
-use host_support::{Peer, c2h, crc32c, digests, icresp, pdu, r2t, resp};
+use crate::host_support::{Peer, c2h, crc32c, digests, icresp, pdu, r2t, resp};
 use nvmf_engine::host::{HostEvent, HostTcpSettings, Waiting};
 use nvmf_spec::Answer;
 

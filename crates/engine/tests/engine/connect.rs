@@ -1,12 +1,10 @@
 //! ICReq, Connect and the life of an association: what each fault gets, and who is closed when.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use nvmf_engine::controller::{EndReason, HubEvent, Port, PortTransport};
 use nvmf_engine::tcp::CloseReason;
 use nvmf_engine::{ControllerSettings, TcpSettings};

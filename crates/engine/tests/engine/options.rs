@@ -1,11 +1,9 @@
 //! What a controller may have or not: static controllers, NVM Subsystem Reset, deletion of single queues, ANA, referrals.
 
-mod common;
-
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use nvmf_engine::controller::{ConfigError, EndReason, HubEvent};
 use nvmf_engine::tcp::CloseReason;
 use nvmf_engine::{ControllerModel, ControllerSettings, TcpSettings};

@@ -1,11 +1,9 @@
 //! Features that are saved, the temperature and its events, the time, and lists of controllers.
 
-mod common;
-
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use nvmf_wire::identify::read_controller_list;
 use nvmf_wire::log::Smart;
 use nvmf_wire::property::Property;

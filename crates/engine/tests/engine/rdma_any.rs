@@ -1,12 +1,10 @@
 //! Whatever a host asks of CM and sends: no panic, no growth beyond the limits, and the target goes on serving others.
 
-mod common;
-mod rdma_rig;
-
 use std::time::Duration;
 
+use crate::common::{connect, pattern, property_set, rw};
+use crate::rdma_rig::*;
 use bytes::Bytes;
-use common::{connect, pattern, property_set, rw};
 use nvmf_engine::{ControllerSettings, RdmaCapsules, RdmaSettings};
 use nvmf_seam::Head;
 use nvmf_seam::rdma::{QpId, Work};
@@ -15,7 +13,6 @@ use nvmf_wire::sqe::IoOpcode;
 use nvmf_wire::{Cid, Cntlid, SglDescriptor, Sqe, Status};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rdma_rig::*;
 
 /// Where it strikes.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +149,7 @@ fn strike(rig: &mut Rig, qps: &[QpId], act: Act) {
             if let Some(admin) = qps.get(1).copied() {
                 let cid = |sqe: Sqe, n| sqe.with(|s| s.cid(Cid(n)));
                 if abort {
-                    let sqe = cid(common::admin_sqe(nvmf_wire::Opcode::ABORT, 0, 7 << 16 | 1, 0), 8);
+                    let sqe = cid(crate::common::admin_sqe(nvmf_wire::Opcode::ABORT, 0, 7 << 16 | 1, 0), 8);
                     send(rig, admin, sqe.as_bytes(), Bytes::new());
                 }
                 if reset {

@@ -1,5 +1,4 @@
 //! PDUs made by hand, field by field at its offset, and a connection to feed them to.
-#![allow(dead_code)]
 
 pub mod rig;
 

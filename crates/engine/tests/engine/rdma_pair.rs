@@ -1,12 +1,10 @@
 //! Our host and our controller over two software NICs back to back: both transports' ends meet, and a wire between them loses packets.
 
-mod common;
-mod rdma_world;
-
 use std::time::Duration;
 
+use crate::common::SUBNQN;
+use crate::rdma_world::{NS, World, pattern, settings};
 use bytes::Bytes;
-use common::SUBNQN;
 use nvmf_engine::host::{
     DISCOVERY_NQN, DiscoveryLog, Event, HostError, HostRdmaSettings, HostSettings, LogReader, Payload, command,
 };
@@ -15,7 +13,6 @@ use nvmf_roce::testing::{Faults, Pair};
 use nvmf_roce::{Nic, NicSettings};
 use nvmf_seam::rdma::{Memory, Place, Rkey};
 use nvmf_wire::Qid;
-use rdma_world::{NS, World, pattern, settings};
 
 #[test]
 fn bring_up_data_both_ways_reset_and_shutdown() {

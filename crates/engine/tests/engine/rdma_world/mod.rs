@@ -1,5 +1,4 @@
 //! Our host and our controller over two software NICs back to back, and what work each NIC was given.
-#![allow(dead_code)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

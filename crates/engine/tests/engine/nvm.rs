@@ -1,12 +1,10 @@
 //! Optional I/O commands: Compare, fused Compare and Write, Write Zeroes, Dataset Management, Verify, Write Uncorrectable, Copy; and that
 //! Identify and the effects log say what is served.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use nvmf_engine::controller::NewNamespace;
 use nvmf_engine::store::NullStore;
 use nvmf_engine::{ControllerSettings, TcpSettings};

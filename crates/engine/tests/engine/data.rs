@@ -1,9 +1,7 @@
 //! Read and Write over TCP: in capsule, by R2T, in several PDUs, aligned and with digests; and what each wrong H2CData gets.
 
-mod common;
-
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use nvmf_engine::{ControllerSettings, TcpSettings};
 use nvmf_wire::sqe::IoOpcode;
 use nvmf_wire::tcp::{Digests, H2cData, PduType, R2t};
@@ -88,7 +86,7 @@ fn maxr2t_is_zero_based() {
         let mut rig = small();
         let (_, id) = rig.enabled();
         let io = rig.open();
-        rig.init(io, common::maxr2t(maxr2t));
+        rig.init(io, crate::common::maxr2t(maxr2t));
         let (sqe, data) = connect(1, 31, 0, id);
         assert_eq!(rig.status(io, sqe, data), Status::SUCCESS);
         let sqe = rw(IoOpcode::WRITE, 1, 0, 64, SglDescriptor::transport(32768)).with(|s| s.cid(Cid(9)));

@@ -1,6 +1,5 @@
 //! A device without a wire, and a controller of a few lines behind it that does what the test says. Its own idea of the bytes: no
 //! layouts of the code but the SQE's and Identify's.
-#![allow(dead_code)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

@@ -1,5 +1,4 @@
 //! A host made of work requests: capsules and regions by hand, over two software NICs, with a target and a hub behind the other one.
-#![allow(dead_code)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

@@ -1,11 +1,10 @@
 //! Whatever a controller SENDs, READs, WRITEs and says by CM, in any order: no panic, nothing grows, every command completes once, every
 //! region comes back, and the connection goes on or ends by the rules.
 
-mod rdma_support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::rdma_support::{NS, T0, cqe};
 use bytes::Bytes;
 use nvmf_engine::host::{Agreed, HostEvent, HostRdmaSettings, Payload, command};
 use nvmf_engine::rdma::{Capsule, HostConnection};
@@ -13,7 +12,6 @@ use nvmf_seam::Instant;
 use nvmf_seam::rdma::{Accepted, CmEvent, Completion, Done, Memory, Remote, Rkey, Work, WorkError, WorkId};
 use nvmf_wire::{Cid, Cntlid, Qid};
 use proptest::prelude::*;
-use rdma_support::{NS, T0, cqe};
 
 /// What happens next; numbers choose among what there is.
 #[derive(Clone, Debug)]

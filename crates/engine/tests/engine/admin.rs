@@ -1,11 +1,9 @@
 //! Properties, reset, shutdown, keep alive, events, abort, Identify, log pages, features, and the discovery controller.
 
-mod common;
-
 use std::time::Duration;
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use nvmf_engine::controller::{EndReason, HubEvent};
 use nvmf_engine::tcp::CloseReason;
 use nvmf_engine::{ControllerSettings, TcpSettings};
