@@ -1,6 +1,7 @@
 # The steps of `cargo xtask lab host`, one a run: sh -eu /host.sh STEP PORT NQN [ARG]...
 # The target listens on the machine outside, which QEMU's user network shows as 10.0.2.2; PORT is its TCP port, rdma:PORT of the
-# program that is 10.9.0.1 beside the guest's soft-RoCE, or inside:PORT of one on the guest's own soft-RoCE. Any command that fails fails the step; what it prints last says what it saw.
+# program that is 10.9.0.1 beside the guest's soft-RoCE, or inside:PORT of one on the guest's own soft-RoCE. Any command that fails
+# fails the step; what it prints last says what it saw.
 set -o pipefail
 step=$1 port=$2 nqn=$3
 shift 3

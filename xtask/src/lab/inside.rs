@@ -29,7 +29,7 @@ pub fn archive() -> Result<Vec<u8>, Trouble> {
     let mut archive = Archive::default();
     for (name, args) in [
         ("verbs-device", &["test", "-p", "nvmf-verbs", "--test", "device", "--no-run"][..]),
-        ("nvmfspec", &["build", "-p", "nvmfspec", "--bin", "nvmfspec", "--features", "verbs"]),
+        ("nvmfspec", &["build", "--bin", "nvmfspec", "--features", "nvmfspec/verbs"]),
     ] {
         let program = built(args).and_then(|path| stripped(&path)).map_err(Trouble::Fail)?;
         archive.file(name, 0o755, &program);
