@@ -237,7 +237,7 @@ pub fn options(seed: u64) -> Options {
 /// Why nothing could be run.
 pub fn judge(suite: &Suite, reference: Reference, filters: Vec<String>, seed: u64, fault: Option<&Fault>) -> Result<Run, String> {
     let mut world = RdmaWorld::new(reference, seed, fault);
-    let options = Options { filters, ..options(seed) };
+    let options = Options { filters, rules: fault.is_none(), ..options(seed) };
     let mut runs = Runner::new(suite, &options, &mut world).run(&mut |_| {}).map_err(|e| e.to_string())?;
     runs.pop().ok_or_else(|| "no subsystem".to_owned())
 }

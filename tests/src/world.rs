@@ -138,12 +138,14 @@ pub fn options(seed: u64) -> Options {
         time_scale: 1.0,
         seed,
         spec: None,
+        rules: true,
         world: "sim".into(),
         reproduce: "nvmfspec conformance --world sim".into(),
     }
 }
 
-/// Runs the whole suite in a world of its own; gives the run and the world's trace hash. An error is that nothing could be run.
+/// Runs the whole suite in a world of its own; gives the run and the world's trace hash. An error is that nothing could be run. The
+/// bystander rules listen where there is no fault: `bystander_faults` is about what they find of faults.
 pub fn judge(suite: &Suite, seed: u64, fault: Option<&Fault>) -> Result<(Run, u64), String> {
     judge_some(suite, Reference::Plain, Vec::new(), seed, fault)
 }
@@ -157,7 +159,7 @@ pub fn judge_some(
     fault: Option<&Fault>,
 ) -> Result<(Run, u64), String> {
     let mut world = sim_of(reference, seed, fault);
-    let options = Options { filters, ..options(seed) };
+    let options = Options { filters, rules: fault.is_none(), ..options(seed) };
     let mut runs = Runner::new(suite, &options, &mut world).run(&mut |_| {}).map_err(|e| e.to_string())?;
     let run = runs.pop().ok_or("no subsystem")?;
     Ok((run, world.trace_hash()))

@@ -124,6 +124,7 @@ fn options(plan: &Plan, peer: &PeerArgs, place: &Place) -> Options {
         time_scale: peer.time_scale,
         seed: peer.seed,
         spec: peer.spec.map(|revision| revision.0),
+        rules: true,
         world: if peer.world == WorldArg::Sim { "sim" } else { "real" }.into(),
         reproduce: format!("nvmfspec {} {}", plan.command, peer.again()).trim_end().to_owned(),
     }

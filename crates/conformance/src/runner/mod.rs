@@ -57,6 +57,8 @@ pub struct Options {
     pub seed: u64,
     /// `--spec`, as VS encodes it; what the peer reports otherwise.
     pub spec: Option<u32>,
+    /// The bystander rules hear what a check and the peer say; without them there are verdicts, and no findings.
+    pub rules: bool,
     /// `sim` or `real`.
     pub world: String,
     /// The command line that runs this again, to which `--filter` and the id of one check are added.

@@ -15,7 +15,7 @@ mod packets;
 mod rdma;
 mod verbs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -310,7 +310,7 @@ impl<'a> Player<'a> {
     /// Names bound inside are forgotten after each round, so that `ttag=$t` binds anew.
     fn repeat(&mut self, n: &crate::ast::Expr, body: &[Stmt]) -> Step {
         let n = self.int(n)?;
-        let outer: Vec<String> = self.vars.keys().cloned().collect();
+        let outer: BTreeSet<String> = self.vars.keys().cloned().collect();
         for i in 0..n {
             self.vars.insert("i".into(), Val::Int(i));
             self.block(body)?;
