@@ -170,36 +170,43 @@ fn each_breach_has_the_answer_that_the_text_gives() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Every fault of the suite, with and without digests: the host may fail, but it breaks no rule, and comes to an end.
 #[test]
 fn whatever_a_controller_does_the_host_breaks_no_rule() {
+    meets_every_fault(false);
+}
+
+#[test]
+fn nor_does_it_with_digests() {
+    meets_every_fault(true);
+}
+
+/// Every fault of the suite: the host may fail, but it breaks no rule, and comes to an end.
+fn meets_every_fault(digests: bool) {
     let suite = Suite::embedded().expect("the scripts are right");
     let mut ends: BTreeMap<&str, u32> = BTreeMap::new();
     let mut wrong = Vec::new();
     for fault in suite.faults() {
-        for digests in [false, true] {
-            let world = Recorded::new(world::sim(5, Some(&fault.script)));
-            let started = world.now();
-            let (lived, network) = match HostClient::try_connect(world, world::address(), host(digests)) {
-                Err((e, network)) => (Err(e), network),
-                Ok(mut client) => match (day(&mut client), client.release()) {
-                    (lived, Ok(network)) => (lived, network),
-                    (lived, Err((e, network))) => (lived.and(Err(e)), network),
-                },
-            };
-            let ours = network.ours();
-            if !ours.is_empty() {
-                wrong.push(format!("{} {digests}: {ours:?}", fault.script.id));
-            }
-            if network.now().since(started) > Duration::from_secs(600) {
-                wrong.push(format!("{} {digests}: no end within ten minutes", fault.script.id));
-            }
-            *ends.entry(if lived.is_ok() { "lived" } else { "ended" }).or_default() += 1;
+        let world = Recorded::new(world::sim(5, Some(&fault.script)));
+        let started = world.now();
+        let (lived, network) = match HostClient::try_connect(world, world::address(), host(digests)) {
+            Err((e, network)) => (Err(e), network),
+            Ok(mut client) => match (day(&mut client), client.release()) {
+                (lived, Ok(network)) => (lived, network),
+                (lived, Err((e, network))) => (lived.and(Err(e)), network),
+            },
+        };
+        let ours = network.ours();
+        if !ours.is_empty() {
+            wrong.push(format!("{}: {ours:?}", fault.script.id));
         }
+        if network.now().since(started) > Duration::from_secs(600) {
+            wrong.push(format!("{}: no end within ten minutes", fault.script.id));
+        }
+        *ends.entry(if lived.is_ok() { "lived" } else { "ended" }).or_default() += 1;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Most faults are for others than an ordinary host to meet, but not all.
-    assert!(ends["lived"] > 300 && ends["ended"] > 30, "{ends:?}");
+    assert!(ends["lived"] > 150 && ends["ended"] > 15, "{ends:?}");
 }
 
 /// Connections that break at any point, in any world: the host connects again, and what was written is there.

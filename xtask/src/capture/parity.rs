@@ -4,7 +4,9 @@
 //! alone has, needs a rule ([`super::rules`]). Start with [`run`].
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use nvmf_capture::fields::{self, Dissector, Field, Visitor};
@@ -81,13 +83,31 @@ struct Compared {
     rules: BTreeMap<&'static str, (usize, String)>,
 }
 
+/// Each file's name and comparison, in their order. Several at a time, as tshark is slow; but what is told of each stays together.
+fn compare_all(files: &[PathBuf], keys: Option<&Path>, all: bool) -> Result<Vec<(String, Compared)>, String> {
+    let workers = if all { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(file) = files.get(at) else { return };
+                    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    let one = compare(file, &name, keys, all).map(|one| (name, one));
+                    done.lock().unwrap_or_else(PoisonError::into_inner).insert(at, one);
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
 /// Compares files and prints what it came to. Fails where a difference has no rule.
-pub fn run(files: &[std::path::PathBuf], keys: Option<&Path>, all: bool) -> Result<(), String> {
+pub fn run(files: &[PathBuf], keys: Option<&Path>, all: bool) -> Result<(), String> {
     let version = tshark::version()?;
     let mut total = Compared::default();
-    for file in files {
-        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let one = compare(file, &name, keys, all)?;
+    for (name, one) in compare_all(files, keys, all)? {
         let c = one.counts;
         println!(
             "{:5} frames {:6} PDUs {:8} equal {:6} ours only {:6} by rule {:4} differ {:4} theirs only  {name}",
