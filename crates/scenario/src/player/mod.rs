@@ -15,7 +15,7 @@ mod packets;
 mod rdma;
 mod verbs;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -310,12 +310,17 @@ impl<'a> Player<'a> {
     /// Names bound inside are forgotten after each round, so that `ttag=$t` binds anew.
     fn repeat(&mut self, n: &crate::ast::Expr, body: &[Stmt]) -> Step {
         let n = self.int(n)?;
-        let outer: BTreeSet<String> = self.vars.keys().cloned().collect();
+        let outer: Vec<String> = self.vars.keys().cloned().collect();
+        let mut known = outer.len();
         for i in 0..n {
             self.vars.insert("i".into(), Val::Int(i));
             self.block(body)?;
-            let kept = ["cid", "cntlid", "icresp", "i", "key", "addr", "qp", "touched"];
-            self.vars.retain(|k, _| outer.contains(k) || kept.contains(&k.as_str()));
+            // names only ever come anew: most rounds bring none
+            if self.vars.len() > known {
+                let kept = ["cid", "cntlid", "icresp", "i", "key", "addr", "qp", "touched"];
+                self.vars.retain(|k, _| outer.contains(k) || kept.contains(&k.as_str()));
+                known = self.vars.len();
+            }
         }
         Ok(())
     }
